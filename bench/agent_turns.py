@@ -9,11 +9,11 @@ from bench.agents import USED, at_work
 from bench.disk import settled_size
 from bench.measuring import Figure, Rounds, Seconds, Target, clock, interleave
 from bench.sample import answered, said
-from curtainwall.agents.builtin.talk import AgentSaid, Delta, Prompt, Reply
-from curtainwall.compose.agents import AtWork
-from curtainwall.host.account import local_user
+from curtainwall.agents.builtin.language_model import AgentMessage, Delta, ModelReply, Prompt
+from curtainwall.compose.agents import RunningAgents
+from curtainwall.host.user import local_user
 from curtainwall.model import MessageId, SendMessage, SessionId, TurnEnded, TurnStatus, session_stream
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 
 _MESSAGES, _TURNS, _HUNDRED = 5_000, 1_000, 100
 _ROUNDS, _WARM_UP, _EACH = 7, 2, 10
@@ -49,11 +49,11 @@ class _Clocked:
         self.took: Seconds = 0.0
         self._numbers = count()
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
         """Yield a reply of 800 letters, in four pieces."""
         began = clock()
-        said = AgentSaid(text=answered(next(self._numbers)))
-        reply = Reply(said, {"text": said.text}, USED, "end_turn")
+        said = AgentMessage(text=answered(next(self._numbers)))
+        reply = ModelReply(said, {"text": said.text}, USED, "end_turn")
         self.took = clock() - began
         for part in range(4):
             yield Delta(said.text[part * 200 : part * 200 + 200])
@@ -63,7 +63,7 @@ class _Clocked:
 class _Turns:
     """Whole turns: from the message, as a channel sends it, until the log says that the turn has ended."""
 
-    def __init__(self, work: AtWork, wanted: Wanted, model: _Clocked) -> None:
+    def __init__(self, work: RunningAgents, wanted: SessionSpec, model: _Clocked) -> None:
         self._work = work
         self._wanted = wanted
         self._model = model

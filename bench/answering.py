@@ -15,7 +15,7 @@ from bench.disk import ROOT
 from bench.measuring import Figure, Seconds, Target, interleave
 from bench.sample import native_tools, open_house, open_session
 from curtainwall.model import ApprovalAsked, CallPermitted, CallRequest, Place, Prepared, SessionId, ToolResult, ToolSpec, session_stream
-from curtainwall.runtime import House, SessionGate
+from curtainwall.runtime import SessionGate, SessionRegistry
 from curtainwall.tools import NativeTools
 
 _POLL = 0.5
@@ -121,7 +121,7 @@ async def _request(gate: SessionGate, session: SessionId, path: str) -> int:
     return ended
 
 
-async def _asked(house: House, session: SessionId, after: int) -> str:
+async def _asked(house: SessionRegistry, session: SessionId, after: int) -> str:
     """Return the next approval that is asked for, and see that whoever asked is waiting by then."""
     async for recorded in house.feed.follow(session_stream(session), after):
         if isinstance(recorded.event, ApprovalAsked):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.team_talk import ask, opened, talk
-from curtainwall.host.account import local_user
+from curtainwall.host.user import local_user
 from curtainwall.teams.callers import OutsideCaller
 
 

@@ -22,10 +22,10 @@ from starlette.routing import Route
 
 from bench.disk import ROOT
 from bench.measuring import Figure, Target
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import RenameSession, SessionId, Who
-from curtainwall.operations.open import Wanted, open_new
-from curtainwall.serve.http.server import listen, serve_pages
+from curtainwall.operations.open import SessionSpec, open_new
+from curtainwall.serve.http import listen, serve_pages
 from curtainwall.serve.logs import Logbook
 from curtainwall.serve.service import Serving, serving
 from curtainwall.serve.web.sign_in import sign_ins_of
@@ -57,9 +57,9 @@ async def browsing(home: Path) -> list[Figure]:
     os.environ["CURTAINWALL_HOME"] = str(home / "cw")
     (home / "cw").mkdir(mode=0o700)
     (home / "cw" / "config.toml").write_text(f'[web]\nport = {_PORT}\noperators = ["ann"]\n')
-    async with serving(set_up(), Logbook(out=io.StringIO())) as served:
+    async with serving(load_setup(), Logbook(out=io.StringIO())) as served:
         sessions = [
-            await open_new(served.wired.sessions, Wanted("demo", None, f"s{number}", "nobody"), _ANN) for number in range(_SESSIONS)
+            await open_new(served.wired.sessions, SessionSpec("demo", None, f"s{number}", "nobody"), _ANN) for number in range(_SESSIONS)
         ]
         ours = await _ours(served, sessions)
     echo = await _echo()

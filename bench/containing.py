@@ -12,11 +12,11 @@ from pathlib import Path
 
 from bench.measuring import Figure, Rounds, Seconds, Target, clock, interleave
 from bench.processing import Asks, none
-from curtainwall.compose.agents import agents_at_work
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.agents import run_agents
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import SessionId
-from curtainwall.operations.open import Wanted
+from curtainwall.operations.open import SessionSpec
 from tests.support.docker_engine import IMAGE, DockerEngine, shared_engine
 
 _ROUNDS, _WARM_UP, _EACH = 9, 2, 5
@@ -66,10 +66,10 @@ async def _asks(home: Path, engine: DockerEngine) -> AsyncGenerator[Asks]:
     agent = f'[agents.{_AGENT}]\nimage = "{IMAGE}"\ncommand = ["{_COMMAND}"]\n'
     (ours / "config.toml").write_text(f"{_LIMITS}{agent}[containers]\nmost = 40\n", encoding="utf-8")
     os.environ["DOCKER_HOST"] = engine.address
-    wanted = Wanted("auto", agent=_AGENT)
+    wanted = SessionSpec("auto", agent=_AGENT)
     async with AsyncExitStack() as stack:
-        wired = await stack.enter_async_context(open_house(set_up(environ={**os.environ, "CURTAINWALL_HOME": str(ours)})))
-        yield Asks(await stack.enter_async_context(agents_at_work(wired, none, wanted)), wanted)
+        wired = await stack.enter_async_context(open_gate(load_setup(environ={**os.environ, "CURTAINWALL_HOME": str(ours)})))
+        yield Asks(await stack.enter_async_context(run_agents(wired, none, wanted)), wanted)
 
 
 async def _docker(engine: DockerEngine, *words: str) -> Seconds:

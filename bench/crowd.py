@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.measuring import Figure, Seconds, Target, interleave
 from bench.sample import BORN, YOU, name_of, open_house, open_store, opened, turn, working_turn, write_session
 from curtainwall.channels.web.live.session_hub import window_at
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import (
     AnyEvent,
     ApprovalAsked,
@@ -48,7 +48,7 @@ async def crowd(home: Path) -> list[Figure]:
         async def start(_: int) -> Sequence[Seconds]:
             os.environ["CURTAINWALL_HOME"] = str(home / name)
             began = time.perf_counter()
-            async with serving(set_up(), Logbook(out=io.StringIO())):
+            async with serving(load_setup(), Logbook(out=io.StringIO())):
                 return [time.perf_counter() - began]
 
         return start

@@ -20,10 +20,10 @@ from types import FrameType
 
 from bench.disk import ROOT, fresh_directory
 from curtainwall.channels.web.sign_ins import csrf_of
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import ApprovalQuery, MessageId, Route, SendMessage, SessionId, TurnEnded, Who, session_stream
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from curtainwall.serve.web.sign_in import sign_ins_of
 
 _ANN = Who(name="ann", channel="web")
@@ -146,17 +146,17 @@ async def _run(place: Path, load: Load, note: Callable[[tuple[float, ...]], obje
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text(_CONFIG.format(port=port), encoding="ascii")
     environ = {**os.environ, "CURTAINWALL_HOME": str(home)}
-    async with open_house(set_up(environ=environ)) as wired:
+    async with open_gate(load_setup(environ=environ)) as wired:
         working = [await _born(wired, f"worker {number}", "read notes.txt") for number in range(load.working)]
         parked = [await _born(wired, f"parked {number}", "read /etc/hostname") for number in range(load.parked)]
-    setup, errors = set_up(environ=environ), place / "serve.err"
+    setup, errors = load_setup(environ=environ), place / "serve.err"
     with errors.open("wb") as written:
         serve = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "curtainwall", "serve", env=environ, cwd=ROOT, stderr=written, stdout=written
         )
     try:
         await _until_listening(port, serve, errors)
-        async with open_house(setup) as wired, asyncio.TaskGroup() as tasks:
+        async with open_gate(setup) as wired, asyncio.TaskGroup() as tasks:
             served = Served(serve.pid, port, sign_ins_of(setup.home, setup.config).sign_in("ann"))
             await _until_parked(wired, len(parked))
             started = [tasks.create_task(_browse(served, query)) for query in _pages(load.browsers, working)]
@@ -182,9 +182,9 @@ async def _run(place: Path, load: Load, note: Callable[[tuple[float, ...]], obje
             await serve.wait()
 
 
-async def _born(wired: Wired, name: str, text: str) -> SessionId:
+async def _born(wired: GatedSessions, name: str, text: str) -> SessionId:
     """Open a session of the web with a file to read and a first message."""
-    session = await open_new(wired.sessions, Wanted("demo", name=name, routes=(Route(channel="web", reference=""),)), _ANN)
+    session = await open_new(wired.sessions, SessionSpec("demo", name=name, routes=(Route(channel="web", reference=""),)), _ANN)
     (wired.setup.home.session(session).workspace / "notes.txt").write_text(_NOTES, encoding="ascii")
     await wired.house.send(session, SendMessage(by=_ANN, message=MessageId(wired.house.mint()), text=text))
     return session
@@ -210,7 +210,7 @@ async def _browse(served: Served, query: str) -> None:
         await asyncio.sleep(1)
 
 
-async def _work(wired: Wired, served: Served, session: SessionId, first: float, pause: float) -> None:
+async def _work(wired: GatedSessions, served: Served, session: SessionId, first: float, pause: float) -> None:
     """Send a message after each turn's end, as somebody on the session's page does."""
     stream = session_stream(session)
     cursor = wired.house.feed.head(stream)
@@ -259,7 +259,7 @@ def _last_words(what: str, errors: Path) -> str:
     return f"{what}: {errors.read_text(encoding='utf-8', errors='replace')[-2000:]}"
 
 
-async def _until_parked(wired: Wired, parked: int) -> None:
+async def _until_parked(wired: GatedSessions, parked: int) -> None:
     async with asyncio.timeout(_PATIENCE):
         while len(wired.store.index.approvals(ApprovalQuery(limit=parked + 1))) < parked:  # noqa: ASYNC110 - another process has them
             await asyncio.sleep(0.5)

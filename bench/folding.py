@@ -9,7 +9,7 @@ from bench.histories import JsonHistory
 from bench.measuring import Figure, Seconds, Target, clock, interleave, repeat_plainly
 from bench.sample import CLOCK, open_store, opened, shipped_rules, working_turn, write_session, write_talk
 from curtainwall.model import SessionId, session_stream
-from curtainwall.runtime import House
+from curtainwall.runtime import SessionRegistry
 from curtainwall.session import fold, lift
 
 _MESSAGES = 10_000
@@ -26,7 +26,7 @@ async def resuming(home: Path) -> list[Figure]:
         async def ours(_: int) -> Sequence[Seconds]:
             took: list[Seconds] = []
             for _ in range(3):
-                async with House(store, CLOCK, lambda: rules) as house:
+                async with SessionRegistry(store, CLOCK, lambda: rules) as house:
                     began = clock()
                     async with house.hold(session) as actor:
                         took.append(clock() - began)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.disk import file_system_of
 from bench.sample import open_store
-from curtainwall.store.schema import connect
+from curtainwall.store.database import connect
 
 _STEPS = 20_000
 _SYNCHRONOUS = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}

@@ -12,9 +12,9 @@ from bench.measuring import Figure, Seconds, Side, Target, interleave
 from bench.sample import CLOCK, open_house, open_session
 from curtainwall.facts import Masker
 from curtainwall.model import CallPermitted, Place, Prepared, ToolEffect, ToolResult, ToolSpec
-from curtainwall.runtime import House, SessionGate
+from curtainwall.runtime import SessionGate, SessionRegistry
 from curtainwall.tools import Catalogue, NativeTools
-from curtainwall.tools.mcp_in import Door
+from curtainwall.tools.mcp_in import McpServer
 
 _ECHO = ToolSpec(
     server="bench",
@@ -73,11 +73,11 @@ async def mcp_socket(home: Path) -> list[Figure]:
 
 
 @asynccontextmanager
-async def _ours(house: House, home: Path) -> AsyncGenerator[Path]:
+async def _ours(house: SessionRegistry, home: Path) -> AsyncGenerator[Path]:
     tools = NativeTools(Catalogue([_ECHO]), home=str(home), masker=Masker(b"bench" * 8), runners={"bench.echo": _echo})
     session = await open_session(house, home / "workspace")
     path = home / "s"
-    async with Door(session, SessionGate(house, tools), house.feed, tools.catalogue.listing, CLOCK).open(path):
+    async with McpServer(session, SessionGate(house, tools), house.feed, tools.catalogue.listing, CLOCK).open(path):
         yield path
 
 

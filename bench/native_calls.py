@@ -11,9 +11,9 @@ from bench.measuring import Figure, Seconds, Target, clock, interleave
 from bench.sample import CLOCK, open_house, open_session
 from curtainwall.facts import Masker
 from curtainwall.model import CallRequest
-from curtainwall.runtime import House, SessionGate
+from curtainwall.runtime import SessionGate, SessionRegistry
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners
-from curtainwall.tools.mcp_in import Door
+from curtainwall.tools.mcp_in import McpServer
 
 _CALLS, _SESSIONS = 200, 100
 
@@ -66,14 +66,14 @@ async def native_calls(home: Path) -> list[Figure]:
     ]
 
 
-async def _ready(house: House, gate: SessionGate, tools: NativeTools, home: Path) -> tuple[Seconds, Seconds, float]:
+async def _ready(house: SessionRegistry, gate: SessionGate, tools: NativeTools, home: Path) -> tuple[Seconds, Seconds, float]:
     took: list[Seconds] = []
     async with AsyncExitStack() as stack:
 
         async def one(number: int) -> None:
             began = clock()
             session = await open_session(house, home / "workspace")
-            door = Door(session, gate, house.feed, tools.catalogue.listing, CLOCK)
+            door = McpServer(session, gate, house.feed, tools.catalogue.listing, CLOCK)
             await stack.enter_async_context(door.open(home / f"s{number}"))
             took.append(clock() - began)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from bench.agents import AtOnce, at_work, runs
 from bench.disk import ROOT
 from bench.measuring import Figure, Target, clock
-from curtainwall.agents.builtin.talk import AgentSaid, ProgramEnded, Prompt
-from curtainwall.compose.agents import AtWork
-from curtainwall.host.account import local_user
+from curtainwall.agents.builtin.language_model import AgentMessage, ProgramOutcome, Prompt
+from curtainwall.compose.agents import RunningAgents
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     AnswerApproval,
     ApprovalId,
@@ -25,7 +25,7 @@ from curtainwall.model import (
     TurnStatus,
     session_stream,
 )
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 
 _SESSIONS = 500
 _LINGER = 5.0
@@ -82,13 +82,13 @@ async def _measure(home: Path) -> None:
     os._exit(0)
 
 
-def _reply(prompt: Prompt) -> AgentSaid:
-    if isinstance(prompt.items[-1], ProgramEnded):
-        return AgentSaid(text=prompt.items[-1].text)
+def _reply(prompt: Prompt) -> AgentMessage:
+    if isinstance(prompt.items[-1], ProgramOutcome):
+        return AgentMessage(text=prompt.items[-1].text)
     return runs('before = [number * number for number in range(50)]\nawait filesystem.read_file(path="/etc/hostname")', prompt)
 
 
-async def _parked(work: AtWork, wanted: Wanted) -> SessionId:
+async def _parked(work: RunningAgents, wanted: SessionSpec) -> SessionId:
     """Open a session and let its program run until a human is asked."""
     session = await open_new(work.wired.sessions, wanted, local_user())
     work.turns.attend(session)
@@ -98,14 +98,14 @@ async def _parked(work: AtWork, wanted: Wanted) -> SessionId:
     return session
 
 
-async def _stopped(work: AtWork, session: SessionId, after: int) -> TurnStatus:
+async def _stopped(work: RunningAgents, session: SessionId, after: int) -> TurnStatus:
     async for recorded in work.wired.house.feed.follow(session_stream(session), after):
         if isinstance(recorded.event, TurnEnded):
             return recorded.event.status
     raise AssertionError("the feed ended")
 
 
-async def _finished(work: AtWork, sessions: list[SessionId]) -> float:
+async def _finished(work: RunningAgents, sessions: list[SessionId]) -> float:
     """Answer all at once and return how many seconds later the last one was done."""
     house, wanted = work.wired.house, set(sessions)
     rows = work.wired.store.index.approvals(ApprovalQuery(limit=2 * _SESSIONS))

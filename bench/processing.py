@@ -12,21 +12,21 @@ from bench import instant_agent
 from bench.measuring import Figure, Rounds, Seconds, Target, clock, interleave
 from bench.sample import said
 from bench.staying import staying
-from curtainwall.agents.builtin import Model
-from curtainwall.agents.external.process import Folders, Limits, Reach
-from curtainwall.agents.external.process.launch import Start, command, confinement, prepare
-from curtainwall.compose.agents import AtWork, agents_at_work
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.agents.builtin import LanguageModel
+from curtainwall.agents.external.process import ProcessFolders, ProcessLimits, ProcessNetwork
+from curtainwall.agents.external.process.launch import ProcessStart, command, confinement, prepare
+from curtainwall.compose.agents import RunningAgents, run_agents
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.config.agents import LOCAL
 from curtainwall.host import ConfinedProcess, start_confined
-from curtainwall.host.account import local_user
+from curtainwall.host.user import local_user
 from curtainwall.model import MessageId, SendMessage, SessionId, TurnEnded, TurnStatus, session_stream
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 
 _ROUNDS, _WARM_UP, _EACH, _PAIRS = 9, 2, 40, 9
 _COLD_ROUNDS = 5
-_WANTED = Wanted("auto", agent=LOCAL)
+_WANTED = SessionSpec("auto", agent=LOCAL)
 PROGRAM = Path(instant_agent.__file__).resolve()
 
 
@@ -59,7 +59,7 @@ async def processing(home: Path) -> list[Figure]:
 class Asks:
     """Whole turns: from the message, as a channel sends it, until the log says that the turn has ended."""
 
-    def __init__(self, work: AtWork, wanted: Wanted) -> None:
+    def __init__(self, work: RunningAgents, wanted: SessionSpec) -> None:
         self._work = work
         self._wanted = wanted
         self._numbers = count()
@@ -107,7 +107,7 @@ class Asks:
 
 
 @asynccontextmanager
-async def _at_work(home: Path) -> AsyncGenerator[AtWork]:
+async def _at_work(home: Path) -> AsyncGenerator[RunningAgents]:
     ours = home / "home"
     ours.mkdir(parents=True, mode=0o700)
     limits = "[limits]\ntokens = 1_000_000_000\nsteps = 1_000_000\nseconds = 1_000_000\n"
@@ -115,13 +115,13 @@ async def _at_work(home: Path) -> AsyncGenerator[AtWork]:
     # The stand-in asks no model, but nothing starts without a key for one.
     os.environ.setdefault("ANTHROPIC_API_KEY", "sk-ant-bench-0123456789abcdefghijklmnop")
     async with AsyncExitStack() as stack:
-        wired = await stack.enter_async_context(open_house(set_up(environ={**os.environ, "CURTAINWALL_HOME": str(ours)})))
-        work = await stack.enter_async_context(agents_at_work(wired, none, _WANTED))
+        wired = await stack.enter_async_context(open_gate(load_setup(environ={**os.environ, "CURTAINWALL_HOME": str(ours)})))
+        work = await stack.enter_async_context(run_agents(wired, none, _WANTED))
         stack.enter_context(staying(wired.store))
         yield work
 
 
-def none(name: str) -> Model:
+def none(name: str) -> LanguageModel:
     """Stand in for a model where none is asked."""
     raise AssertionError(f"no model of ours is asked here, nor `{name}`")
 
@@ -129,11 +129,11 @@ def none(name: str) -> Model:
 async def bare(home: Path) -> ConfinedProcess:
     """Start the program in the same confinement, with nothing of ours around it."""
     place = home / "bare"
-    folders = Folders(place / "project", place / "orientation", place / "run", place / "state", place / "locks")
+    folders = ProcessFolders(place / "project", place / "orientation", place / "run", place / "state", place / "locks")
     folders.workspace.mkdir(parents=True, exist_ok=True)
-    prepare(folders, Reach())
-    start = Start(PROGRAM, folders, "00000000-0000-4000-8000-000000000000", is_new=True)
-    return await start_confined(command(start), confinement(start, Reach(), Limits()))
+    prepare(folders, ProcessNetwork())
+    start = ProcessStart(PROGRAM, folders, "00000000-0000-4000-8000-000000000000", is_new=True)
+    return await start_confined(command(start), confinement(start, ProcessNetwork(), ProcessLimits()))
 
 
 async def round_trip(pipe: ConfinedProcess) -> Seconds:

@@ -8,14 +8,14 @@ from pydantic_monty import AsyncFunctionSnapshot, AsyncFutureSnapshot, AsyncMont
 
 from bench.agents import AtOnce, at_work, runs
 from bench.measuring import Figure, Rounds, Seconds, Side, Target, clock, interleave
-from curtainwall.agents.builtin import Programs, Seal, Workers
+from curtainwall.agents.builtin import ProgramRunner, SnapshotSeal, Workers
 from curtainwall.agents.builtin.calls import TurnCalls
-from curtainwall.agents.builtin.history import Conversation
-from curtainwall.agents.builtin.program import Ended
-from curtainwall.agents.builtin.stubs import surface_of
-from curtainwall.agents.builtin.talk import Program
-from curtainwall.compose.agents import AtWork, code_limits, worker_launcher
-from curtainwall.host.account import local_user
+from curtainwall.agents.builtin.history import ConversationHistory
+from curtainwall.agents.builtin.language_model import Program
+from curtainwall.agents.builtin.program import ProgramDone
+from curtainwall.agents.builtin.stubs import stubs_for
+from curtainwall.compose.agents import RunningAgents, code_limits, worker_launcher
+from curtainwall.host.user import local_user
 from curtainwall.model import SYSTEM, CallId, MessageId, Presence, SendMessage, SessionId, StartTurn, TurnId
 from curtainwall.operations.open import open_new
 
@@ -41,8 +41,8 @@ async def programs(home: Path) -> list[Figure]:
             # A check goes on beside a program that does not need its verdict; the next program must not have to pay for it.
             await workers.checkers.check(session, "None", surface.stubs)
 
-        surface = surface_of(work.wired.tools.listing())
-        run = await _runner(work, Programs(workers, Seal(b"bench" * 8), work.journal), session)
+        surface = stubs_for(work.wired.tools.listing())
+        run = await _runner(work, ProgramRunner(workers, SnapshotSeal(b"bench" * 8), work.journal), session)
 
         async def alone() -> None:
             async with pool.checkout() as worker:
@@ -72,14 +72,14 @@ async def _kept(workers: Workers) -> AsyncGenerator[Workers]:
         await workers.close()
 
 
-async def _runner(work: AtWork, ours: Programs, session: SessionId) -> Callable[[str], Awaitable[None]]:
+async def _runner(work: RunningAgents, ours: ProgramRunner, session: SessionId) -> Callable[[str], Awaitable[None]]:
     """Return what runs a program as a turn of this session does: in a turn, with the real gate and the real checker."""
     house, turn = work.wired.house, TurnId(work.wired.house.mint())
     await house.send(session, SendMessage(by=local_user(), message=MessageId(house.mint()), text="go"))
     await house.send(session, StartTurn(by=SYSTEM, turn=turn))
     tools = work.wired.tools.listing()
-    surface = surface_of(tools)
-    talk = Conversation(work.journal.load)
+    surface = stubs_for(tools)
+    talk = ConversationHistory(work.journal.load)
     calls = TurnCalls(
         session=session,
         turn=turn,
@@ -98,7 +98,7 @@ async def _runner(work: AtWork, ours: Programs, session: SessionId) -> Callable[
         # Another file each time: the same change over and over is what the breaker is for.
         program = Program(id=name, code=code.replace("NUMBER", name))
         ended = await ours.run(session, program, surface, calls)
-        assert isinstance(ended, Ended)
+        assert isinstance(ended, ProgramDone)
         assert ended.ok, ended.text
 
     return run

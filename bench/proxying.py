@@ -15,7 +15,18 @@ from typing import Any
 
 from bench.disk import ROOT
 from bench.measuring import Figure, Seconds, Side, Target, interleave
-from curtainwall.egress import ANTHROPIC, Access, Authority, Counted, Egress, Ended, ModelCall, Ruling, SessionProxy, Terms
+from curtainwall.egress import (
+    ANTHROPIC,
+    Access,
+    Authority,
+    CountedUsage,
+    Egress,
+    HostDecision,
+    ModelCall,
+    ModelCallEnd,
+    ProxyConfig,
+    SessionProxy,
+)
 from curtainwall.facts import scope_of_address
 from curtainwall.host import Dialler, FromEnvironment
 
@@ -35,13 +46,13 @@ class Adding:
     def __init__(self) -> None:
         self.tokens = 0
 
-    async def begins(self, call: ModelCall) -> Ruling:
-        return Ruling(allowed=True)
+    async def begins(self, call: ModelCall) -> HostDecision:
+        return HostDecision(allowed=True)
 
-    def counts(self, call: ModelCall, so_far: Counted) -> str | None:
+    def counts(self, call: ModelCall, so_far: CountedUsage) -> str | None:
         return "too much" if so_far.input_tokens + so_far.output_tokens > 10**12 else None
 
-    async def ended(self, call: ModelCall, counted: Counted, ended: Ended) -> None:
+    async def ended(self, call: ModelCall, counted: CountedUsage, ended: ModelCallEnd) -> None:
         self.tokens += counted.output_tokens
 
 
@@ -56,7 +67,7 @@ class Place:
     async def open(self, path: Path) -> SessionProxy:
         """Open one session's proxy."""
         access = Access(ANTHROPIC.at(f"https://localhost:{self.port}"), FromEnvironment("KEY", {"KEY": _KEY}))
-        return await self.egress.open(Terms((access,), Adding()), path)
+        return await self.egress.open(ProxyConfig((access,), Adding()), path)
 
     def straight(self) -> dict[str, Any]:
         """Return what a client is told that goes there directly."""

@@ -53,7 +53,7 @@ from curtainwall.model import (
     subject_digest,
 )
 from curtainwall.policy import Lists, Protection, load, shipped
-from curtainwall.runtime import House, Stores, SystemClock
+from curtainwall.runtime import SessionRegistry, Stores, SystemClock
 from curtainwall.session import Rules, lift
 from curtainwall.store import SqliteStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
@@ -182,10 +182,10 @@ def open_store(home: Path) -> SqliteStore:
 
 
 @asynccontextmanager
-async def open_house(home: Path) -> AsyncGenerator[House]:
+async def open_house(home: Path) -> AsyncGenerator[SessionRegistry]:
     """Lend a house on disk with the shipped policy."""
     rules = shipped_rules(home)
-    async with open_store(home) as store, House(store, CLOCK, lambda: rules) as house:
+    async with open_store(home) as store, SessionRegistry(store, CLOCK, lambda: rules) as house:
         yield house
 
 
@@ -199,7 +199,7 @@ def native_tools(home: Path) -> NativeTools:
     return NativeTools(Catalogue(NATIVE_TOOLS), home=str(home), masker=Masker(b"bench" * 8))
 
 
-async def open_session(house: House, workspace: Path) -> SessionId:
+async def open_session(house: SessionRegistry, workspace: Path) -> SessionId:
     """Open a session in a workspace of its own."""
     session = SessionId(house.mint())
     place = Workspace(path=str(workspace), own=True)

@@ -5,14 +5,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from curtainwall.runtime import Stores
-from curtainwall.serve.process import stay
+from curtainwall.serve.service import tune_process
 
 
 @contextmanager
 def staying(store: Stores) -> Generator[None]:
     """Do what `serve` does to go on without long stops; what comes after in this process is as before."""
     usual = gc.get_threshold()
-    stay(store)
+    tune_process(store)
     try:
         yield
     finally:

@@ -9,12 +9,12 @@ from bench.measuring import Figure, Seconds, Target, clock, interleave
 from bench.processing import PROGRAM, bare, none, round_trip, started
 from bench.staying import staying
 from bench.team_talk import ask, rate_of
-from curtainwall.compose.agents import agents_at_work
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.agents import run_agents
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.config.agents import LOCAL
-from curtainwall.host.account import local_user
-from curtainwall.operations.open import Wanted
+from curtainwall.host.user import local_user
+from curtainwall.operations.open import SessionSpec
 from curtainwall.teams.callers import OutsideCaller
 
 _ROUNDS, _WARM_UP, _EACH, _PAIRS = 7, 2, 40, 9
@@ -74,7 +74,7 @@ async def _took(caller: OutsideCaller, thread: str) -> Seconds:
 
 
 @asynccontextmanager
-async def _teams(home: Path) -> AsyncGenerator[Wired]:
+async def _teams(home: Path) -> AsyncGenerator[GatedSessions]:
     ours = home / "home"
     ours.mkdir(mode=0o700)
     settings = (
@@ -88,7 +88,7 @@ async def _teams(home: Path) -> AsyncGenerator[Wired]:
     # The stand-in asks no model, but nothing starts without a key for one.
     os.environ.setdefault("ANTHROPIC_API_KEY", "sk-ant-bench-0123456789abcdefghijklmnop")
     async with AsyncExitStack() as stack:
-        wired = await stack.enter_async_context(open_house(set_up(environ={**os.environ, "CURTAINWALL_HOME": str(ours)})))
-        await stack.enter_async_context(agents_at_work(wired, none, Wanted("auto", agent=LOCAL)))
+        wired = await stack.enter_async_context(open_gate(load_setup(environ={**os.environ, "CURTAINWALL_HOME": str(ours)})))
+        await stack.enter_async_context(run_agents(wired, none, SessionSpec("auto", agent=LOCAL)))
         stack.enter_context(staying(wired.store))
         yield wired

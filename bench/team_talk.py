@@ -14,10 +14,10 @@ from bench.bare import BareLog
 from bench.disk import ROOT
 from bench.measuring import Figure, Seconds, Target, clock, interleave
 from bench.staying import staying
-from curtainwall.agents.crew import Crew
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.agents.registry import AgentRegistry
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     AgentSpoke,
     CallRequest,
@@ -196,7 +196,7 @@ async def ask(caller: OutsideCaller, team: str, thread: str = "") -> None:
 class _Echoing:
     """An agent in a process of its own that answers at once."""
 
-    def __init__(self, wired: Wired, stack: AsyncExitStack) -> None:
+    def __init__(self, wired: GatedSessions, stack: AsyncExitStack) -> None:
         self._wired = wired
         self._stack = stack
         self._pipes: dict[SessionId, Process] = {}
@@ -223,14 +223,14 @@ class _Echoing:
 
 
 @asynccontextmanager
-async def opened(home: Path) -> AsyncGenerator[Wired]:
+async def opened(home: Path) -> AsyncGenerator[GatedSessions]:
     """Open the house of the teams, as one process of several."""
-    async with open_house(set_up(environ={**os.environ, "CURTAINWALL_HOME": str(home / "house")})) as wired:
+    async with open_gate(load_setup(environ={**os.environ, "CURTAINWALL_HOME": str(home / "house")})) as wired:
         yield wired
 
 
 @asynccontextmanager
-async def _teams(home: Path) -> AsyncGenerator[Wired]:
+async def _teams(home: Path) -> AsyncGenerator[GatedSessions]:
     place = home / "house"
     place.mkdir()
     (home / "project").mkdir()
@@ -242,7 +242,7 @@ async def _teams(home: Path) -> AsyncGenerator[Wired]:
         agent = _Echoing(wired, stack)
         turns = Turns(wired.house, lambda _: agent, NoHooks(), lambda _: "", wired.gate)
         stack.push_async_callback(turns.close)
-        await stack.enter_async_context(Keeper(wired.teams, turns, Crew(lambda _: "echo")).at_work())
+        await stack.enter_async_context(Keeper(wired.teams, turns, AgentRegistry(lambda _: "echo")).at_work())
         stack.enter_context(staying(wired.store))
         yield wired
 

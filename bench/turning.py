@@ -24,13 +24,13 @@ from curtainwall.model import (
     TurnId,
     TurnStatus,
 )
-from curtainwall.runtime import Actor, House
+from curtainwall.runtime import Actor, SessionRegistry
 
 _SHORT, _LONG = 100, 10_000
 _ROUNDS, _WARM_UP, _EACH = 9, 2, 30
 
 Commands = tuple[SendMessage, StartTurn, RecordProgress, EndTurn]
-Persist = Callable[[House, Actor, SessionId, Commands], Awaitable[None]]
+Persist = Callable[[SessionRegistry, Actor, SessionId, Commands], Awaitable[None]]
 
 
 async def turning(home: Path) -> list[Figure]:
@@ -127,7 +127,7 @@ def _figures(took: dict[str, Rounds]) -> list[Figure]:
     ]
 
 
-async def _growth(house: House, database: Path, session: SessionId, numbers: "count[int]") -> Figure:
+async def _growth(house: SessionRegistry, database: Path, session: SessionId, numbers: "count[int]") -> Figure:
     """Return by how much the file grows for what was said, once the write-ahead log is folded in."""
     turns = 1_000
     payload = sum(len(said(number).encode()) + len(answered(number).encode()) for number in range(turns))
@@ -163,19 +163,19 @@ async def _rewrite(history: JsonHistory, number: int) -> None:
     history.persist_turn(number)
 
 
-async def _in_two(house: House, actor: Actor, session: SessionId, commands: Commands) -> None:
+async def _in_two(house: SessionRegistry, actor: Actor, session: SessionId, commands: Commands) -> None:
     """Persist a turn as it happens: what was said and that work begins, then what came of it."""
     message, start, text, end = commands
     await asyncio.gather(house.send(session, message), actor.submit(start))
     await asyncio.gather(actor.submit(text), actor.submit(end))
 
 
-async def _at_once(house: House, actor: Actor, session: SessionId, commands: Commands) -> None:
+async def _at_once(house: SessionRegistry, actor: Actor, session: SessionId, commands: Commands) -> None:
     message, *rest = commands
     await asyncio.gather(house.send(session, message), *(actor.submit(command) for command in rest))
 
 
-async def _one_by_one(house: House, actor: Actor, session: SessionId, commands: Commands) -> None:
+async def _one_by_one(house: SessionRegistry, actor: Actor, session: SessionId, commands: Commands) -> None:
     message, *rest = commands
     await house.send(session, message)
     for command in rest:

@@ -10,7 +10,7 @@ from bench.measuring import Figure, Rounds, Seconds, Side, Target, interleave, r
 from bench.sample import native_tools, shipped_rules
 from curtainwall.model import Effect, Mode, Place, SessionId, Workspace
 from curtainwall.policy import SessionFacts, judge, shipped
-from curtainwall.policy.sources import SCHEMA
+from curtainwall.policy.rules import SCHEMA
 
 _EACH = 200
 _ROUNDS, _WARM_UP = 9, 2

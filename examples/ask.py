@@ -13,10 +13,10 @@ import json
 import sys
 from pathlib import Path
 
-from curtainwall.compose.ask_files import files_of
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.ask_files import ask_files_of
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     Answer,
     ApprovalAsked,
@@ -51,7 +51,7 @@ def far_side(path: Path):
     return {spec.full_name: run for spec in NATIVE_TOOLS}
 
 
-async def open_session(wired: Wired, workspace: Path, *, own: bool) -> SessionId:
+async def open_session(wired: GatedSessions, workspace: Path, *, own: bool) -> SessionId:
     session, setup, me = SessionId(wired.house.mint()), wired.setup, local_user()
     setup.home.session(session).prepare()
     opening = OpenSession(
@@ -63,14 +63,14 @@ async def open_session(wired: Wired, workspace: Path, *, own: bool) -> SessionId
     return session
 
 
-async def tell_asks(wired: Wired, session: SessionId) -> None:
+async def tell_asks(wired: GatedSessions, session: SessionId) -> None:
     """Say which approvals are asked, as they come."""
     async for recorded in wired.house.feed.follow(session_stream(session)):
         if isinstance(recorded.event, ApprovalAsked):
             say(approval=recorded.event.approval)
 
 
-async def settled(wired: Wired, session: SessionId) -> None:
+async def settled(wired: GatedSessions, session: SessionId) -> None:
     """Wait until no approval of the session is open."""
     async with wired.house.hold(session) as actor:
         async for _ in wired.house.feed.follow(session_stream(session), max(actor.seq - 1, 0)):
@@ -84,11 +84,11 @@ def report(answer: Answer) -> None:
 
 
 async def main(options: argparse.Namespace) -> int:
-    async with open_house(set_up(), far_side(options.far)) as wired:
+    async with open_gate(load_setup(), far_side(options.far)) as wired:
         session = SessionId(options.resume) if options.resume else await open_session(wired, options.workspace, own=not options.project)
         say(session=session)
         # The session stays ours while we wait, so that its answers come to us.
-        async with wired.house.hold(session) as actor, files_of(wired, session):
+        async with wired.house.hold(session) as actor, ask_files_of(wired, session):
             say(open=[*actor.state.approvals])
             if options.tool:
                 request = CallRequest(tool=options.tool, arguments=json.loads(options.arguments))

@@ -9,11 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from curtainwall.cli.cards import card
+from curtainwall.cli.asks import card
 from curtainwall.cli.screen import paint
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import Answer, ApprovalId, CallRequest, Mode, OpenSession, ReadySession, SessionId, session_stream
 
 
@@ -51,7 +51,7 @@ async def curtainwall(*words: str) -> None:
 class Tour:
     """One session and its guide."""
 
-    def __init__(self, wired: Wired, session: SessionId) -> None:
+    def __init__(self, wired: GatedSessions, session: SessionId) -> None:
         self.wired = wired
         self.session = session
 
@@ -73,7 +73,7 @@ class Tour:
         raise AssertionError("the feed never ends")
 
 
-async def open_session(wired: Wired, workspace: Path) -> SessionId:
+async def open_session(wired: GatedSessions, workspace: Path) -> SessionId:
     session, me = SessionId(wired.house.mint()), local_user()
     opening = OpenSession(
         by=me, session=session, name="tour", agent="guide", model="none", workspace=wired.setup.workspace_at(workspace, own=True),
@@ -93,7 +93,7 @@ async def take(scratch: Path) -> None:
     (elsewhere / "salaries.txt").write_text("nobody should read this by accident")
     (workspace / "link.txt").symlink_to(elsewhere / "report.txt")
 
-    async with open_house(set_up()) as wired:
+    async with open_gate(load_setup()) as wired:
         tour = Tour(wired, await open_session(wired, workspace))
 
         title("1. Inside its own workspace a session is free.")

@@ -11,9 +11,9 @@ from typing import Literal
 
 import pytest
 
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     AnswerApproval,
     AnyCommand,
@@ -38,7 +38,7 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from tests.support.desks import MemoryDesk
 from tests.support.given import PROJECT, asked, fetch, ready, wish
 from tests.support.houses import run
@@ -89,9 +89,9 @@ async def house(place: Path, *, in_project: bool) -> AsyncGenerator[Offered]:
     user, project = place / "user", place / "project"
     for directory in (user, project):
         directory.mkdir()
-    setup = set_up(environ={"CURTAINWALL_HOME": str(place / "home"), "HOME": str(user)})
-    async with open_house(setup) as wired:
-        wanted = Wanted("demo", project if in_project else None)
+    setup = load_setup(environ={"CURTAINWALL_HOME": str(place / "home"), "HOME": str(user)})
+    async with open_gate(setup) as wired:
+        wanted = SessionSpec("demo", project if in_project else None)
         desk = desk_in(wired)
         yield Offered(desk, wired.house.feed, await open_new(wired.sessions, wanted, ME))
 

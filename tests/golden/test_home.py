@@ -12,8 +12,8 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall.cli.main import main
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import Answer, CallRequest, SessionId, SessionQuery
 from tests.golden.write_home import FOR_PROJECT, FOR_SESSION, OUTSIDE, PROJECT, ROOT, environment
 from tests.support.covers import covers
@@ -58,7 +58,7 @@ def asked(name: str, *calls: dict[str, object]) -> list[Answer]:
     """Make calls in the session of a name, for whose answers nobody waits."""
 
     async def work() -> list[Answer]:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             (row,) = (row for row in wired.store.index.sessions(SessionQuery()) if row.name == name)
             requests = [CallRequest.model_validate(call) for call in calls]
             return [await wired.gate.request(SessionId(row.session), request, wait=False) for request in requests]

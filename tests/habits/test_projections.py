@@ -110,12 +110,12 @@ def test_a_new_event_is_missed_in_every_projection_of_its_group_and_only_there()
     readers = {key_of(module) for module in PROJECTIONS if unhandled(tree_of(module), grown) == {"CallPostponed"}}
     assert {
         "session/open_work.py",
-        "operations/tale.py",
+        "operations/activity.py",
         "channels/web/render/items.py",
         "agents/builtin/history.py",
         "store/audit/lines.py",
     } <= readers
-    assert "channels/text/history.py" not in readers, "it reads nothing of calls"
+    assert "channels/conversation.py" not in readers, "it reads nothing of calls"
     for module in PROJECTIONS:
         assert unhandled(tree_of(module), GROUPS) == set(), "an event of a group that it reads is missing"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from curtainwall.facts.shell.commands import Command, parse_script
+from curtainwall.facts.shell.commands import ShellCommand, parse_script
 
 PLANTED = "rm x"
 
@@ -33,7 +33,7 @@ LAUNCHED = st.sampled_from(
 )  # fmt: skip
 
 
-def only_git(commands: tuple[Command, ...]) -> bool:
+def only_git(commands: tuple[ShellCommand, ...]) -> bool:
     return all(command.parsed and command.program == "git" for command in commands)
 
 
@@ -72,7 +72,7 @@ def test_any_text_gives_at_least_one_command(text: str) -> None:
 )
 def test_quoted_words_come_back_as_they_were(words: list[str]) -> None:
     (command,) = parse_script(shlex.join(["echo", *words])).commands
-    assert command == Command(
+    assert command == ShellCommand(
         shlex.join(["echo", *words]) if "{}" not in words and "[" not in words and "[[" not in words else command.text,
         "echo",
         parsed=True,

@@ -8,8 +8,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from curtainwall.facts.secrets.masks import Masker, contains_mask
-from curtainwall.facts.secrets.streams import StreamMasker
+from curtainwall.facts.secrets.masks import Masker, StreamMasker, contains_mask
 
 KNOWN = 'Tr0ub4dor&3 "quoted"/é'
 MASKER = Masker(b"a key of this house", {"wifi": KNOWN, "two-lines": "first line\nsecond line"})

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curtainwall.facts import Scene, Unclear, canonical_path
+from curtainwall.facts import PathRoots, Unclear, canonical_path
 from curtainwall.model import ancestors, is_beneath
 
 # A mount that is never met makes every path be walked.
@@ -59,7 +59,7 @@ def kernel(path: str) -> str | int:
         os.close(opened)
 
 
-def meaning(text: object, scene: Scene) -> str | None:
+def meaning(text: object, scene: PathRoots) -> str | None:
     try:
         return canonical_path(text, scene)
     except Unclear:
@@ -70,7 +70,7 @@ def meaning(text: object, scene: Scene) -> str | None:
 @given(trees, st.lists(words.filter(lambda text: bool(text.strip())), min_size=1, max_size=6))
 def test_our_path_is_where_the_kernel_arrives(tree: list[tuple[str, tuple[str, str]]], texts: list[str]) -> None:
     with planted(tree) as root:
-        direct, walked = Scene(root, root), Scene(root, root, mounts=ELSEWHERE)
+        direct, walked = PathRoots(root, root), PathRoots(root, root, mounts=ELSEWHERE)
         for text in (text.replace("ROOT", root) for text in texts):
             ours, truth = meaning(text, direct), kernel(os.path.join(root, text))
             assert meaning(text, walked) == ours
@@ -102,7 +102,7 @@ containers = st.sampled_from([(), ELSEWHERE, (("/workspace", "/usr"),), (("/a/b"
 @settings(deadline=None)
 @given(anything, containers)
 def test_any_object_is_a_canonical_path_or_unclear(text: object, mounts: tuple[tuple[str, str], ...]) -> None:
-    ours = meaning(text, Scene("/usr", "/var", mounts=mounts))
+    ours = meaning(text, PathRoots("/usr", "/var", mounts=mounts))
     if ours is not None:
         assert ours == os.path.normpath(ours)
         assert ours.startswith("/")
@@ -124,7 +124,7 @@ def test_beneath_means_among_the_ancestors(path: str, root: str) -> None:
 
 @given(st.lists(names, max_size=4).map("/".join))
 def test_a_mounted_path_is_the_same_path_of_this_machine(tail: str) -> None:
-    scene = Scene("/nowhere-outside", "/h", mounts=ELSEWHERE)
+    scene = PathRoots("/nowhere-outside", "/h", mounts=ELSEWHERE)
     inside = f"/nowhere-inside/{tail}".rstrip("/")
     outside = canonical_path(inside, scene)
     assert outside == f"/nowhere-outside/{tail}".rstrip("/")

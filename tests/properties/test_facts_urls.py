@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curtainwall.facts import Unclear, Url, canonical_url, scope_of_address
-from curtainwall.facts.addresses import one_address
+from curtainwall.facts.urls import one_address
 from curtainwall.model.subjects import Scope
 from curtainwall.policy.canonical import host_parents
 

@@ -20,9 +20,21 @@ from curtainwall.model import (
     Workspace,
     is_beneath,
 )
-from curtainwall.policy import Lists, Policy, Protection, SessionFacts, Source, explain, import_permissions, judge, labels_of, load, shipped
+from curtainwall.policy import (
+    Lists,
+    Policy,
+    Protection,
+    RuleSource,
+    SessionFacts,
+    explain,
+    import_permissions,
+    judge,
+    labels_of,
+    load,
+    shipped,
+)
 from curtainwall.policy.canonical import is_path
-from curtainwall.policy.cedartext import literal, pattern
+from curtainwall.policy.claude_permissions import literal, pattern
 from curtainwall.policy.entities import entity_of, question, surroundings
 from tests.support.policies import policy, session, subject
 
@@ -102,7 +114,7 @@ def formulas(leaves: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 def with_rules(*rules: str) -> Policy:
     text = "\n".join(f'@id("r{number}") {rule}' for number, rule in enumerate(rules))
-    return load((*shipped(), Source("mine.cedar", text, user=True)), lists=LISTS, protection=PATHS)
+    return load((*shipped(), RuleSource("mine.cedar", text, user=True)), lists=LISTS, protection=PATHS)
 
 
 def effects(rules: Policy, touched: list[Resource], facts: SessionFacts) -> list[Effect]:
@@ -214,7 +226,7 @@ def test_odd_hosts_and_commands_never_raise(text: str, facts: SessionFacts, scop
 def test_foreign_words_stay_inside_their_quotes(text: str) -> None:
     condition = f"resource.text == {literal(text)} || resource.text like {pattern([text])}"
     rule = f'@id("x") @title({literal(text)}) permit (principal, action == Action::"read-path", resource) when {{ {condition} }};'
-    rules = load((Source("x.cedar", rule, user=True),), lists=Lists(), protection=Protection())
+    rules = load((RuleSource("x.cedar", rule, user=True),), lists=Lists(), protection=Protection())
     assert [card.title for card in rules.rules if card.id == "x"] == [text or "x"]
 
 
@@ -232,7 +244,7 @@ def test_whatever_the_lists_hold_the_import_loads_or_says_why(allow: list[str], 
         told = import_permissions({"allow": [*allow], "ask": [*ask], "deny": [*deny]}, workspace="/w")
     except Broken:
         return
-    rules = load((*shipped(), Source("claude.cedar", told.cedar_text, user=True)), lists=LISTS, protection=PATHS)
+    rules = load((*shipped(), RuleSource("claude.cedar", told.cedar_text, user=True)), lists=LISTS, protection=PATHS)
     imported = [card for card in rules.rules if card.source == "claude.cedar"]
     assert all(card.id.startswith("claude-") for card in imported)
     opened = [card for card in imported if card.kind == "allow"]

@@ -65,7 +65,7 @@ from curtainwall.model import (
     decode_event,
     encode_event,
 )
-from curtainwall.session import BreakerLimits, SessionState, Standing, decide, evolve, fold, is_at_rest, replay, transcript
+from curtainwall.session import BreakerLimits, CallStatus, SessionState, decide, evolve, fold, is_at_rest, replay, transcript
 from tests.support.covers import covers
 from tests.support.entries import entries_of
 from tests.support.given import (
@@ -205,7 +205,7 @@ class AnySession(RuleBasedStateMachine):
         call = data.draw(st.sampled_from(sorted(self.state.calls)))
         what, was = self.state.calls[call].subject, self.state.calls[call].standing
         events = self.want(ProceedCall(by=SYSTEM, call=call, subject=changed(what) if moved else what))
-        assert (events is None) == (was is not Standing.ANSWERED)
+        assert (events is None) == (was is not CallStatus.ANSWERED)
         if events and moved:
             assert not any(isinstance(event, CallPermitted) for event in events), "a changed subject was permitted"
 
@@ -216,7 +216,7 @@ class AnySession(RuleBasedStateMachine):
         open_ = self.state.calls[call]
         permit = PermitId("forged") if forged or open_.permit is None else open_.permit
         events = self.want(FinishCall(by=SYSTEM, call=call, permit=permit, ok=True, result=Payload()))
-        honest = open_.standing is Standing.PERMITTED and permit == open_.permit
+        honest = open_.standing is CallStatus.PERMITTED and permit == open_.permit
         assert (events is not None) == honest, "a call finished without its permit, or could not with it"
 
     @rule(call=st.sampled_from(["c0", "c1", "nobody"]))
@@ -306,14 +306,14 @@ class AnySession(RuleBasedStateMachine):
     def crash(self) -> None:
         asks, answered = (
             dict(self.state.approvals),
-            {call for call, open_ in self.state.calls.items() if open_.standing is Standing.ANSWERED},
+            {call for call, open_ in self.state.calls.items() if open_.standing is CallStatus.ANSWERED},
         )
         self.want(RepairSession(by=SYSTEM))
         assert self.state.approvals == asks, "a crash lost an ask"
         assert answered <= self.state.calls.keys(), "a crash lost an answer"
         assert self.state.requests == {}
         assert self.state.turn is None or self.state.turn_waits
-        assert all(open_.standing in (Standing.ASKED, Standing.ANSWERED) for open_ in self.state.calls.values())
+        assert all(open_.standing in (CallStatus.ASKED, CallStatus.ANSWERED) for open_ in self.state.calls.values())
         assert self.want(RepairSession(by=SYSTEM)) == (), "repairing twice did something"
 
     @precondition(lambda self: len(self.log) > 25)
@@ -337,7 +337,7 @@ class AnySession(RuleBasedStateMachine):
         for approval, open_ in self.state.approvals.items():
             assert open_.calls
             for call in open_.calls:
-                assert self.state.calls[call].standing is Standing.ASKED
+                assert self.state.calls[call].standing is CallStatus.ASKED
                 assert self.state.calls[call].approval == approval
 
     @invariant()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import curtainwall
-from curtainwall.agents.builtin.talk import ModelFault
+from curtainwall.agents.builtin.language_model import ModelFault
 from curtainwall.library.session import Session
 from curtainwall.model import CallDenied, Live, TurnFailed, TurnStatus
 from tests.support import forks

@@ -12,8 +12,8 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall.channels.asks.cards import card_lines, whole_card
-from curtainwall.channels.terminal.looks import Looks
-from curtainwall.channels.terminal.outlet import Outlet
+from curtainwall.channels.terminal.output import OutputStream
+from curtainwall.channels.terminal.renderer import Renderer
 from curtainwall.cli import screen
 from curtainwall.model import (
     AlreadyAnswered,
@@ -270,15 +270,15 @@ def test_no_words_of_a_value_pass_for_a_line_of_the_card(monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "stdout", Screen())
     colours = re.compile("\x1b\\[[0-9;]*m")
     printed = Screen()
-    Outlet(printed).card(ask, "the agent asks")
+    OutputStream(printed).card(ask, "the agent asks")
     one_task = re.sub("\x1b\\[\\?7[hl]", "", printed.getvalue())
-    conversation = colours.sub("", Looks(width, True).card(card_lines(ask))).splitlines()
+    conversation = colours.sub("", Renderer(width, True).card(card_lines(ask))).splitlines()
     for rows in (
         [row.removeprefix("┃ ") for row in conversation],
         [row.removeprefix("┃ ") for row in one_task.splitlines()],
         [row.removeprefix("  ") for row in screen.card(shown, 2).splitlines()],
         screen.card_text(line.text for line in whole_card(ask)).splitlines(),
-        colours.sub("", "".join(Looks(width, True).rows(line) for line in shown.split("\n"))).splitlines(),
+        colours.sub("", "".join(Renderer(width, True).rows(line) for line in shown.split("\n"))).splitlines(),
     ):
         assert max(map(len, rows)) <= width
         assert [row.split(" ", 1)[0] for row in rows if row.startswith(("wants", "because", "tool:"))] == ["tool:", "wants", "because"]

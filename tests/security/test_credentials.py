@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import pytest
 
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.facts import Masker
-from curtainwall.host.account import local_user
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     Answer,
     AnswerApproval,
@@ -94,7 +94,7 @@ class Stage:
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server.port}{path}"
 
-    async def open_session(self, wired: Wired) -> SessionId:
+    async def open_session(self, wired: GatedSessions) -> SessionId:
         session, setup, me = SessionId(wired.house.mint()), wired.setup, local_user()
         setup.home.session(session).prepare()
         opening = OpenSession(
@@ -124,15 +124,15 @@ def server() -> Iterator[Site]:
         yield opened
 
 
-async def fetch(wired: Wired, session: SessionId, url: str, *, wait: bool = True, **more: Any) -> Answer:
+async def fetch(wired: GatedSessions, session: SessionId, url: str, *, wait: bool = True, **more: Any) -> Answer:
     return await wired.gate.request(session, CallRequest(tool="fetch.get", arguments={"url": url, "credential": "api", **more}), wait=wait)
 
 
-def asks(wired: Wired, session: SessionId) -> list[ApprovalAsked]:
+def asks(wired: GatedSessions, session: SessionId) -> list[ApprovalAsked]:
     return [event for event in events(wired.house, session) if isinstance(event, ApprovalAsked)]
 
 
-async def allowed(wired: Wired, session: SessionId, url: str) -> Answer:
+async def allowed(wired: GatedSessions, session: SessionId, url: str) -> Answer:
     """Fetch with the credential and answer the one question about it with a plain yes."""
     asking = asyncio.create_task(fetch(wired, session, url))
     (ask,) = await until(lambda: asks(wired, session))
@@ -192,7 +192,7 @@ def test_the_upstream_gets_it_and_nobody_else(
     monkeypatch.setenv("API_TOKEN", SECRET)
 
     async def story() -> SessionId:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session = await stage.open_session(wired)
             answers = [await allowed(wired, session, stage.url("/plain"))]
             for path in (*paths, "/away"):
@@ -228,7 +228,7 @@ def test_it_is_sent_to_no_other_port_and_only_where_it_was_asked_for(tmp_path: P
         other.pages["/there"] = reply(200, "there", content_type="text/plain")
 
         async def story() -> None:
-            async with open_house(set_up()) as wired:
+            async with open_gate(load_setup()) as wired:
                 session = await stage.open_session(wired)
                 await allowed(wired, session, stage.url("/"))
                 refused = await fetch(wired, session, f"http://127.0.0.1:{other.port}/there")
@@ -264,7 +264,7 @@ def test_an_agent_cannot_send_a_value_of_its_own_beside_it(
     server.pages["/"] = reply(200, "x", content_type="text/plain")
 
     async def story() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session = await stage.open_session(wired)
             await allowed(wired, session, stage.url("/"))
             assert len(server.seen) == 1
@@ -285,7 +285,7 @@ def test_another_session_asks_anew_and_a_project_cannot_be_granted(tmp_path: Pat
     server.pages["/"] = reply(200, "x", content_type="text/plain")
 
     async def story() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             first, second = await stage.open_session(wired), await stage.open_session(wired)
             await allowed(wired, first, stage.url("/"))
             assert not (await fetch(wired, first, stage.url("/other"), wait=False)).waiting
@@ -305,12 +305,12 @@ def test_no_agent_touches_the_file_and_no_server_gets_the_variable(tmp_path: Pat
     monkeypatch.setenv("CURTAINWALL_HOME", str(stage.home))
     monkeypatch.setenv("API_TOKEN", SECRET)
     with pytest.raises(CommandRefused, match="protected path"):
-        set_up().workspace_at(stage.workspace, own=True)
+        load_setup().workspace_at(stage.workspace, own=True)
     config = stage.home / "config.toml"
     changed = config.read_text().replace(f'file = "{kept}"', 'env = "API_TOKEN"')
     config.write_text(f'{changed}[servers.x]\ncommand = "x"\nenv = ["API_TOKEN"]\n')
     with pytest.raises(Broken, match="API_TOKEN"):
-        set_up()
+        load_setup()
 
 
 def test_a_command_in_the_shell_does_not_see_it(tmp_path: Path, bubblewrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +339,7 @@ def test_a_credential_that_cannot_be_had_sends_nothing(
     monkeypatch.setenv("CURTAINWALL_HOME", str(stage.home))
 
     async def story() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session = await stage.open_session(wired)
             answer = await allowed(wired, session, stage.url("/"))
             assert answer.result is not None

@@ -11,9 +11,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from curtainwall.serve.http import connections as http_connections
-from curtainwall.serve.http.connections import MOST, most_connections
-from curtainwall.serve.http.server import listen, serve_pages
+from curtainwall.serve import http as http_connections
+from curtainwall.serve.http import MOST, listen, most_connections, serve_pages
 from tests.support.webs import CONFIG, Web, web_at
 
 
@@ -110,5 +109,5 @@ def test_a_process_that_may_open_few_files_lets_fewer_in() -> None:
 def _most_where(files: int) -> int:
     """Return how many are let in by a process that may open so many files."""
     limit = f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({files}, {files}))"
-    program = f"{limit}; from curtainwall.serve.http.connections import most_connections; print(most_connections())"
+    program = f"{limit}; from curtainwall.serve.http import most_connections; print(most_connections())"
     return int(subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout)

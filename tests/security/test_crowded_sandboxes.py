@@ -12,7 +12,7 @@ import pytest
 
 from curtainwall.host import MIB, Bounds, Confinement, ShareLimits, Shares, charged_to, run_confined, start_confined
 from curtainwall.host.sandbox.cgroups import holds_memory
-from curtainwall.tools.servers.launch import Machine as ServerMachine
+from curtainwall.tools.servers.launch import LaunchMachine as ServerMachine
 from curtainwall.tools.servers.launch import launch
 from curtainwall.tools.servers.spec import ServerSpec
 from tests.support.covers import covers

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Authority, Bounds, Provider, Ruling, Terms
+from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Authority, EgressBounds, HostDecision, Provider, ProxyConfig
 from curtainwall.host import Unavailable, Wire
 from curtainwall.model import HostFacts
 from tests.support.covers import covers
@@ -83,7 +83,7 @@ def test_the_right_stand_in_is_exchanged_for_the_key_and_another_providers_is_no
     async def story() -> None:
         async with session(tmp_path, PROVIDERS[name]) as there:
             others = tuple(Access(other.at(f"https://localhost:{there.far.port}"), Fixed()) for other in PROVIDERS.values())
-            proxy = await there.egress.open(Terms(others), tmp_path / "all")
+            proxy = await there.egress.open(ProxyConfig(others), tmp_path / "all")
             there.proxy, there.path = proxy, tmp_path / "all"
             carrier = there.provider.keys[0]
             for other, sentinel in proxy.sentinels.items():
@@ -101,7 +101,7 @@ def test_the_right_stand_in_is_exchanged_for_the_key_and_another_providers_is_no
 def test_two_sessions_do_not_share_a_stand_in(tmp_path: Path) -> None:
     async def story() -> None:
         async with session(tmp_path) as there:
-            other = await there.egress.open(Terms((Access(there.provider, Fixed()),)), tmp_path / "other")
+            other = await there.egress.open(ProxyConfig((Access(there.provider, Fixed()),)), tmp_path / "other")
             (got,) = await there.ask(there.request(key=f"x-api-key: {other.sentinels['anthropic']}"))
             assert (got.status, there.far.seen) == (403, [])
             await other.close()
@@ -348,7 +348,7 @@ def test_a_body_that_does_not_say_that_it_is_json_is_refused(kind: str, tmp_path
 
 def test_a_body_that_is_too_long_is_refused_without_being_kept(tmp_path: Path) -> None:
     async def story() -> None:
-        async with session(tmp_path, bounds=Bounds(body=100_000)) as there, there.inside() as client:
+        async with session(tmp_path, bounds=EgressBounds(body=100_000)) as there, there.inside() as client:
             head = f"POST /v1/messages HTTP/1.1\r\nhost: api.anthropic.com\r\n{there.key_header}\r\ncontent-type: application/json\r\n"
             await client.send(
                 head.encode() + b"transfer-encoding: chunked\r\n\r\n" + b"ffff\r\n" + b"x" * 65_535 + b"\r\n" + b"ffff\r\n" + b"x" * 65_535
@@ -507,9 +507,9 @@ def test_inside_tls_a_web_socket_and_the_second_version_are_refused_so_that_clie
 def test_a_tunnel_is_made_only_where_it_was_decided_and_never_to_a_private_address_by_a_public_name(tmp_path: Path) -> None:
     asked: list[HostFacts] = []
 
-    async def decide(facts: HostFacts) -> Ruling:
+    async def decide(facts: HostFacts) -> HostDecision:
         asked.append(facts)
-        return Ruling(allowed=facts.host != "no.example.com", reason="not this one")
+        return HostDecision(allowed=facts.host != "no.example.com", reason="not this one")
 
     async def lies(_: str, __: int) -> list[str]:
         return ["127.0.0.1"]
@@ -567,7 +567,7 @@ class Fuzzed:
 
     def __init__(self, tmp_path: Path) -> None:
         self._runner = asyncio.Runner()
-        self._context = session(tmp_path, bounds=Bounds(sending=0.5, idle=0.5, handshake=2.0))
+        self._context = session(tmp_path, bounds=EgressBounds(sending=0.5, idle=0.5, handshake=2.0))
         self._there = self._runner.run(self._context.__aenter__())
 
     def send(self, data: bytes, *, inside: bool) -> None:
@@ -603,7 +603,7 @@ def fuzzed(tmp_path: Path):
 @covers("egress.bounded")
 def test_more_connections_than_allowed_are_closed_and_the_others_are_served(tmp_path: Path) -> None:
     async def story() -> None:
-        async with session(tmp_path, bounds=Bounds(connections=8)) as there, there.inside() as honest:
+        async with session(tmp_path, bounds=EgressBounds(connections=8)) as there, there.inside() as honest:
             crowd = [await asyncio.open_unix_connection(str(there.path)) for _ in range(300)]
             await until(lambda: there.proxy.counters.turned_away >= 293)
             assert there.proxy.connections <= 8
@@ -621,7 +621,7 @@ def test_more_connections_than_allowed_are_closed_and_the_others_are_served(tmp_
 @covers("egress.bounded")
 def test_bodies_that_are_never_finished_are_bounded_together_and_given_up(tmp_path: Path) -> None:
     async def story() -> None:
-        bounds = Bounds(body=1_000_000, held=2_500_000, sending=4.0)
+        bounds = EgressBounds(body=1_000_000, held=2_500_000, sending=4.0)
         async with session(tmp_path, bounds=bounds) as there:
             head = f"POST /v1/messages HTTP/1.1\r\nhost: api.anthropic.com\r\n{there.key_header}\r\ncontent-type: application/json\r\n"
             sent = head.encode() + b"content-length: 1000000\r\n\r\n" + b" " * 900_000
@@ -644,7 +644,7 @@ def test_bodies_that_are_never_finished_are_bounded_together_and_given_up(tmp_pa
 
 def test_a_client_that_says_nothing_is_given_up_at_every_step(tmp_path: Path) -> None:
     async def story() -> None:
-        bounds = Bounds(idle=1.5, sending=1.5, handshake=1.5)
+        bounds = EgressBounds(idle=1.5, sending=1.5, handshake=1.5)
         async with (
             session(tmp_path, bounds=bounds) as there,
             there.inside() as quiet,
@@ -713,7 +713,7 @@ def test_the_session_that_is_attacked_does_not_disturb_another(tmp_path: Path) -
     async def story() -> None:
         async with session(tmp_path) as there:
             victim_path = tmp_path / "victim"
-            victim = await there.egress.open(Terms((Access(there.provider, Fixed()),)), victim_path)
+            victim = await there.egress.open(ProxyConfig((Access(there.provider, Fixed()),)), victim_path)
             stop = asyncio.Event()
             attacks = [asyncio.create_task(attack(there, stop)) for _ in range(8)]
             await until(lambda: there.proxy.counters.refused > 20)
@@ -732,6 +732,6 @@ def test_providers_of_one_session_are_told_apart(tmp_path: Path) -> None:
         async with session(tmp_path) as there:
             twice: tuple[Provider, ...] = (there.provider, there.provider)
             with pytest.raises(ValueError, match="same host"):
-                await there.egress.open(Terms(tuple(Access(each, Fixed()) for each in twice)), tmp_path / "twice")
+                await there.egress.open(ProxyConfig(tuple(Access(each, Fixed()) for each in twice)), tmp_path / "twice")
 
     run(story())

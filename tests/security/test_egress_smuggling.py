@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curtainwall.egress import Bounds
+from curtainwall.egress import EgressBounds
 from tests.support.covers import covers
 from tests.support.egress import REAL, Session, asking, says, session
 from tests.support.houses import run, until
@@ -64,7 +64,7 @@ class Smuggler:
 
     def __init__(self, tmp_path: Path) -> None:
         self._runner = asyncio.Runner()
-        self._context = session(tmp_path, bounds=Bounds(sending=0.3, idle=0.3, handshake=5.0))
+        self._context = session(tmp_path, bounds=EgressBounds(sending=0.3, idle=0.3, handshake=5.0))
         self.there = self._runner.run(self._context.__aenter__())
         self.there.far.otherwise = says({"usage": {"input_tokens": 1, "output_tokens": 1}})
 

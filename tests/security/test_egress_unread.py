@@ -13,7 +13,7 @@ from typing import Self
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from curtainwall.egress import Bounds
+from curtainwall.egress import EgressBounds
 from curtainwall.host import Wire
 from tests.support.covers import covers
 from tests.support.egress import Session, session
@@ -110,7 +110,7 @@ async def flood(deaf: Deaf, pieces: Iterable[bytes]) -> bool:
 @covers("egress.bounded")
 def test_refusals_that_nobody_reads_are_not_piled_up(tmp_path: Path) -> None:
     async def story() -> None:
-        async with session(tmp_path, bounds=Bounds(stalled=5)) as there, Deaf(there) as deaf:
+        async with session(tmp_path, bounds=EgressBounds(stalled=5)) as there, Deaf(there) as deaf:
             many = REFUSED * 1000
             assert await flood(deaf, (deaf.sealed(many) for _ in range(SENT // len(many))))
             await until(lambda: there.proxy.connections == 0)
@@ -132,7 +132,7 @@ def test_new_keys_that_are_asked_for_without_end_are_not_piled_up(tmp_path: Path
 @covers("egress.bounded")
 def test_one_that_ends_its_side_and_never_reads_counts_until_it_is_gone(tmp_path: Path) -> None:
     async def story() -> None:
-        async with session(tmp_path, bounds=Bounds(connections=1)) as there, Deaf(there) as deaf:
+        async with session(tmp_path, bounds=EgressBounds(connections=1)) as there, Deaf(there) as deaf:
             await deaf.send(deaf.sealed(REFUSED * 2000))
             wire = end_at_the_proxy()
             await until(lambda: wire.transport.get_write_buffer_size() > 0)

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from curtainwall.agents.builtin.models import Endpoint, ModelSettings, find_model
+from curtainwall.agents.builtin.language_model import LanguageModel, ModelFault, Prompt, UserMessage
+from curtainwall.agents.builtin.models import ModelEndpoint, ModelSettings, find_model
 from curtainwall.agents.builtin.models.provider import ProviderModel
-from curtainwall.agents.builtin.talk import HumanSaid, Model, ModelFault, Prompt
 from curtainwall.host import FromEnvironment
 from tests.support.stand_in import whole
 
@@ -76,14 +76,14 @@ class Far:
 
 
 @asynccontextmanager
-async def model_at(far: Far, name: str) -> AsyncIterator[Model]:
+async def model_at(far: Far, name: str) -> AsyncIterator[LanguageModel]:
     server = await asyncio.start_server(far.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     key = FromEnvironment("KEY", {"KEY": "k" * 20})
     settings = ModelSettings(
         keys={"anthropic": key, "openai": key},
         urls={"anthropic": url, "openai": f"{url}/v1"},
-        endpoints={"local": Endpoint(f"{url}/v1", "llama3", key)},
+        endpoints={"local": ModelEndpoint(f"{url}/v1", "llama3", key)},
         silence_seconds=20,
     )
     model = find_model(name, settings)
@@ -95,7 +95,7 @@ async def model_at(far: Far, name: str) -> AsyncIterator[Model]:
         server.close()
 
 
-PROMPT = Prompt("", (HumanSaid(text="hello"),), 0, may_run=True)
+PROMPT = Prompt("", (UserMessage(text="hello"),), 0, may_run=True)
 
 
 def fault_of(name: str, head: bytes, pieces: Pieces) -> tuple[ModelFault, int]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import AnswerApproval, Broken, CallRequest, CommandRefused, CurtainwallError, RenameSession, TryLater, Who
-from curtainwall.policy.cache import Cache
+from curtainwall.policy.rulebook import Cache
 from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore, SqliteStore
@@ -119,7 +119,7 @@ def test_a_row_that_nobody_can_read_stops_its_session_and_no_other(places: Place
         db.execute("INSERT INTO inbox (stream, key, kind, payload) VALUES (?, 'k', 'AnswerApproval', x'7b7d')", (f"session:{one}",))
 
     async def work() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             async with wired.house.hold(one) as actor:
                 with pytest.raises(Broken):
                     await asyncio.wait_for(actor.submit(RenameSession(by=ANN, name="x")), 60)
@@ -200,7 +200,7 @@ def test_rule_files_that_do_not_load_leave_nothing_judged(places: Places, run: R
     (places.home / "policy" / name).write_bytes(content)
     assert run("policy", "rules").code == 1
     with pytest.raises(Broken):
-        set_up()
+        load_setup()
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_config_that_says_nothing_certain_stops_everything(places: Places, text:
     places.home.mkdir()
     (places.home / "config.toml").write_text(text)
     with pytest.raises(Broken):
-        set_up()
+        load_setup()
 
 
 def test_a_full_disk_permits_nothing(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import Answer, CallRequest, Effect, Mode, SessionId
 from curtainwall.policy import import_permissions
 from tests.support.covers import covers
@@ -54,20 +54,20 @@ def work(places: Places) -> Path:
 
 
 def with_rules(text: str) -> None:
-    rules = set_up().home.root / "policy" / "mine.cedar"
+    rules = load_setup().home.root / "policy" / "mine.cedar"
     rules.parent.mkdir(parents=True, exist_ok=True)
     rules.write_text(text)
 
 
 def in_a_session(work: Path, story: Callable[[Ask], Awaitable[None]], mode: Mode = Mode.BYPASS) -> None:
     async def told() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             await story(asking(wired, await opened(wired, work, own=False, mode=mode)))
 
     run(told())
 
 
-def asking(wired: Wired, session: SessionId) -> Ask:
+def asking(wired: GatedSessions, session: SessionId) -> Ask:
     async def ask(tool: str, **arguments: JsonValue) -> Answer:
         return await wired.gate.request(session, CallRequest(tool=tool, arguments=arguments), wait=False)
 

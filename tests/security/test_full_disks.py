@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from curtainwall.agents.external.container.engine import Engine
-from curtainwall.agents.external.container.terms import Folders, Limits
-from curtainwall.agents.external.container.turn_watch import Watch
+from curtainwall.agents.external.container.spec import ContainerFolders, ContainerLimits
+from curtainwall.agents.external.container.turn_watch import ContainerTurnWatch
 from curtainwall.facts import Masker
 from curtainwall.host import MIB, Bounds
 from curtainwall.model import CallPermitted, Place, Prepared, ToolResult, TryLater
@@ -24,7 +24,7 @@ from tests.support.machines import Machine
 SMALL_DISK = "mount -t tmpfs -o nr_inodes=11000 tmpfs {0} && exec {1} -c '{2}' {0}"
 MANY_NAMES = """
 import sys
-from curtainwall.host.sandbox.disk_room import Room
+from curtainwall.host.sandbox.limits import Room
 room = Room(sys.argv[1:], 0)
 print(room.missing())
 for name in range(1_500):
@@ -55,8 +55,10 @@ def test_a_turn_in_a_container_is_stopped_when_the_disk_runs_full(tmp_path: Path
     async def work() -> None:
         async with house(MemoryStore(SystemClock())) as opened:
             session = await open_session(opened, tmp_path)
-            limits = Limits(free_disk=shutil.disk_usage(tmp_path).total)
-            await Watch(Engine(), "none", limits, wrote, Folders(*(tmp_path,) * 4)).until_stop(opened.feed, session, 0)
+            limits = ContainerLimits(free_disk=shutil.disk_usage(tmp_path).total)
+            await ContainerTurnWatch(Engine(), "none", limits, wrote, ContainerFolders(*(tmp_path,) * 4)).until_stop(
+                opened.feed, session, 0
+            )
 
     with pytest.raises(TryLater, match="is full"):
         run(work())

@@ -14,7 +14,7 @@ import pytest
 
 from curtainwall.facts import Masker
 from curtainwall.model import Mode, Place, SessionId, Workspace
-from curtainwall.tools.hooks import Settings, Surroundings, Trust, UserHooks, workspace_hooks
+from curtainwall.tools.hooks import HookSettings, HookSurroundings, HookTrust, UserHooks, workspace_hooks
 from tests.support.covers import covers
 from tests.support.hook_seams import bring, fired, said, trusted
 from tests.support.hooking import ENVIRON, call, command, shell
@@ -96,7 +96,7 @@ def test_a_program_exchanged_between_the_look_and_the_run_does_not_run(tmp_path:
     reply = fired(pins, work, lambda: attack(program, language.format(EVIL[language].format(str(mark)))))
     assert not mark.exists()
     assert said(reply) in ("the guard, 2", "it gave no reason")
-    assert workspace_hooks(work, pins.all()).trust is Trust.CHANGED
+    assert workspace_hooks(work, pins.all()).trust is HookTrust.CHANGED
 
 
 @pytest.mark.parametrize("way", ["link-in-claude", "second-name"])
@@ -165,7 +165,7 @@ def test_an_agent_cannot_have_a_hook_find_its_programs_in_the_workspace(tmp_path
     pins = trusted(tmp_path, work)
     path = f"bin:{work}/bin:{tmp_path}/way/bin::{ENVIRON['PATH']}"
     found = {**ENVIRON, "PATH": path, "PYTHONPATH": f"{work}/lib:lib", "BASH_ENV": str(work / "bin" / "helper")}
-    hooks = UserHooks(Settings(), Surroundings(Masker(b"k" * 32), found), pins)
+    hooks = UserHooks(HookSettings(), HookSurroundings(Masker(b"k" * 32), found), pins)
     run(hooks.before_call(call(), Place(session=SessionId("s1"), workspace=Workspace(path=str(work), own=False))))
     assert not mark.exists()
 
@@ -175,6 +175,6 @@ def test_a_copy_that_cannot_be_made_denies(tmp_path: Path, work: Path) -> None:
     bring(work, command(shell(work / "scripts" / "check", "exit 0")))
     pins = trusted(tmp_path, work)
     (tmp_path / "home" / "pinned").write_text("in the way")
-    hooks = UserHooks(Settings(), Surroundings(Masker(b"k" * 32), ENVIRON), pins)
+    hooks = UserHooks(HookSettings(), HookSurroundings(Masker(b"k" * 32), ENVIRON), pins)
     reply = run(hooks.before_call(call(), Place(session=SessionId("s1"), workspace=Workspace(path=str(work), own=False))))
     assert "could not be copied" in said(reply)

@@ -15,7 +15,7 @@ from curtainwall.model import CallDenied, Effect, HookReply, Stop, ToolResult, U
 from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
-from curtainwall.tools.hooks import Pins, Settings, workspace_hooks
+from curtainwall.tools.hooks import HookSettings, Pins, workspace_hooks
 from tests.support.covers import covers
 from tests.support.hook_seams import said as denied
 from tests.support.hooking import call, command, place, python, settings, shell, user_hooks, wait_until_gone
@@ -83,7 +83,7 @@ def test_the_hooks_of_a_workspace_never_run_unless_trusted(tmp_path: Path, work:
 
     def everything() -> bool:
         mark.unlink(missing_ok=True)
-        hooks = user_hooks(Settings(), pins=pins)
+        hooks = user_hooks(HookSettings(), pins=pins)
         run(hooks.before_call(call(), place(work)))
         run(hooks.after_call(call(), ToolResult(ok=True, value=""), place(work)))
         run(hooks.tell(UserPromptSubmit(prompt="x"), place(work)))
@@ -105,7 +105,7 @@ def test_an_agent_that_rewrites_a_trusted_program_gets_it_switched_off_and_a_hum
     bring(work, PreToolUse=shell(work / "guard.sh", "exit 0"))
     pins = Pins(tmp_path / "pins.json")
     pins.set(str(work), workspace_hooks(work, {}).digest)
-    hooks = user_hooks(Settings(), pins=pins)
+    hooks = user_hooks(HookSettings(), pins=pins)
     assert run(hooks.before_call(call(), place(work))) == HookReply()
     shell(work / "guard.sh", f"touch {mark}")
     reply = run(hooks.before_call(call(), place(work)))
@@ -130,7 +130,7 @@ def test_a_trusted_guard_that_vanishes_has_a_human_asked(tmp_path: Path, work: P
             file.write_text('{"hooks": {}}')
         case _:
             file.write_text('{"hooks": {"PreToolUse": [{"hooks": [{"type": "agent"}]}]}}')
-    reply = run(user_hooks(Settings(), pins=pins).before_call(call(), place(work)))
+    reply = run(user_hooks(HookSettings(), pins=pins).before_call(call(), place(work)))
     assert reply.says is not None
     assert reply.says.effect == "ask"
     assert "are not those that were trusted" in reply.says.reason

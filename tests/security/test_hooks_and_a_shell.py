@@ -10,7 +10,7 @@ import pytest
 
 from curtainwall.facts import Masker
 from curtainwall.model import HookReply, Mode
-from curtainwall.tools.hooks import Pins, Settings, Surroundings, Trust, UserHooks, workspace_hooks
+from curtainwall.tools.hooks import HookSettings, HookSurroundings, HookTrust, Pins, UserHooks, workspace_hooks
 from tests.support.covers import covers
 from tests.support.hook_seams import Seam, bring, said
 from tests.support.hooking import ENVIRON, call, command, shell
@@ -48,7 +48,7 @@ def fired(machine: Machine, pins: Pins, then: Callable[[], object] = lambda: Non
         agent.start()
         agent.join(60)
 
-    hooks = UserHooks(Settings(), Surroundings(Masker(b"k" * 32), Seam(ENVIRON, acted)), pins)
+    hooks = UserHooks(HookSettings(), HookSurroundings(Masker(b"k" * 32), Seam(ENVIRON, acted)), pins)
     return asyncio.run(hooks.before_call(call("filesystem.read_file"), machine.place))
 
 
@@ -83,7 +83,7 @@ def test_what_an_agent_exchanges_with_its_shell_between_the_look_and_the_run_doe
     assert done == ["exchanged\n"], "the agent did it"
     assert said(reply) == TRUE_WORDS
     assert not (machine.root / "escaped").exists()
-    assert workspace_hooks(machine.workspace, pins.all()).trust is Trust.CHANGED
+    assert workspace_hooks(machine.workspace, pins.all()).trust is HookTrust.CHANGED
 
 
 @pytest.mark.parametrize("swap", SWAPS)
@@ -133,7 +133,7 @@ def test_an_agent_that_exchanges_without_end_never_gets_a_turn(tmp_path: Path) -
     swaps: list[int] = []
     agent = threading.Thread(target=lambda: swaps.append(int(machine.out("/usr/bin/python3 swap.py"))))
     agent.start()
-    hooks = UserHooks(Settings(), Surroundings(Masker(b"k" * 32), ENVIRON), pins)
+    hooks = UserHooks(HookSettings(), HookSurroundings(Masker(b"k" * 32), ENVIRON), pins)
 
     async def fire() -> dict[str, int]:
         said = {"deny": 0, "ask": 0}

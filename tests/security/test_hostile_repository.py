@@ -348,12 +348,12 @@ def test_a_host_that_the_proxy_is_not_for_is_held_to_its_address(server: GitServ
         return ["127.0.0.1"]
 
     server.make("ann/r.git")
-    target = git_network.Target(server.url("ann/r.git"), canonical_remotes(server.url("ann/r.git"), repository=None, push=False)[0].host)
+    target = git_network.GitTarget(server.url("ann/r.git"), canonical_remotes(server.url("ann/r.git"), repository=None, push=False)[0].host)
     environ = {"http_proxy": "http://127.0.0.1:9", "no_proxy": without}
 
     async def go() -> None:
         async with git_network.clean_repository() as clean:
-            await git_network.go_out(["ls-remote", target.url], clean, target, git_network.WayOut(environ, look_up=look))
+            await git_network.run_on_network(["ls-remote", target.url], clean, target, git_network.GitNetwork(environ, look_up=look))
 
     asyncio.run(go())
     assert looked == ["127.0.0.1"]

@@ -14,8 +14,8 @@ from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import inert
 from curtainwall.store import MemoryStore
 from curtainwall.tools.files.tool import nothing_protected
-from curtainwall.tools.files.walks import Walk
-from curtainwall.tools.threads import AT_ONCE
+from curtainwall.tools.files.walks import DirectoryWalk
+from curtainwall.tools.runners import THREADS_AT_ONCE
 from tests.support.git_server import git
 from tests.support.houses import FarSide, house, open_session, run, tools
 from tests.support.machines import Machine
@@ -108,7 +108,7 @@ def test_nobody_waits_while_it_is_looked_at_what_a_push_would_publish(tmp_path: 
 
 def test_ignore_files_that_an_agent_made_do_not_keep_a_walk_from_ending(tmp_path: Path) -> None:
     workspace = _full_of_ignore_files(tmp_path, depth=12, lines=2_000)
-    walk = Walk(str(workspace), nothing_protected, ignores=True, seconds=0.2)
+    walk = DirectoryWalk(str(workspace), nothing_protected, ignores=True, seconds=0.2)
     begun = time.process_time()
     list(walk)
     assert walk.cut
@@ -130,7 +130,7 @@ def test_a_session_that_searches_without_end_leaves_others_their_threads(tmp_pat
             wrote = await gate.request(other, CallRequest(tool="filesystem.write_file", arguments={"path": "a", "content": "x"}))
             assert wrote.result is not None
             assert wrote.result.ok
-            assert sum(search.done() for search in searches) <= 2 * AT_ONCE
+            assert sum(search.done() for search in searches) <= 2 * THREADS_AT_ONCE
             for search in searches:
                 search.cancel()
             await asyncio.gather(*searches, return_exceptions=True)

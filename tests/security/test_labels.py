@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.external.mounted import mounted_labels
-from curtainwall.compose.secret_files import Seen, secrets_in
+from curtainwall.compose.secret_files import SecretReads, mounted_labels, secrets_in
 from curtainwall.compose.tools import judged_tools
 from curtainwall.facts import Masker
 from curtainwall.host.home import Home
@@ -142,7 +141,7 @@ def test_what_could_be_a_key_is_one(places: Places, text: str) -> None:
 
 
 def test_a_secret_that_comes_or_goes_between_commands_is_seen(tmp_path: Path) -> None:
-    seen, place = Seen(), Place(session=SessionId("s"), workspace=Workspace(path=str(tmp_path), own=True))
+    seen, place = SecretReads(), Place(session=SessionId("s"), workspace=Workspace(path=str(tmp_path), own=True))
     subject = Subject(tool="shell.run", effect=ToolEffect.EXECUTE, raw={}, canonical={}, resources=(), digest=Digest(""))
 
     def reads() -> list[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.external.container.guard import guarded
-from curtainwall.agents.external.container.terms import Folders
+from curtainwall.agents.external.container.rights import guard_project
+from curtainwall.agents.external.container.spec import ContainerFolders
 from curtainwall.host import TooMany, find_later, move_entry, set_aside
 from curtainwall.host.files.later import take_bits
 
@@ -209,13 +209,13 @@ def test_an_agent_in_a_container_leaves_no_program_that_runs_as_its_owner(tmp_pa
     for name in ("mine", "deep/its", "its"):
         (project / name).touch()
     (project / "mine").chmod(0o4755)
-    folders = Folders(project, tmp_path / "s/orientation", tmp_path / "run", tmp_path / "s/state", is_own=False)
+    folders = ContainerFolders(project, tmp_path / "s/orientation", tmp_path / "run", tmp_path / "s/state", is_own=False)
 
     async def nothing() -> None:
         return
 
     async def turn() -> list[str]:
-        async with guarded(folders, nothing, is_free=False) as guard:
+        async with guard_project(folders, nothing, is_free=False) as guard:
             (project / "deep/its").chmod(0o4755)
             (project / "its").chmod(0o2711)
         return guard.notes

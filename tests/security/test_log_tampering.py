@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import Broken
 from curtainwall.store.disk.watchers import _names_in
 from tests.support.in_process import Places, Said, opened, read, session_in
@@ -133,7 +133,7 @@ def test_what_a_call_returned_is_held_to_the_log_also_where_it_is_kept_beside_it
     big.write_text("nothing was sent\n" * 5_000)
 
     async def work() -> str:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace)
             await wired.gate.request(session, read(big))
             return session

@@ -20,7 +20,7 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from tests.support.covers import covers
 from tests.support.hostile_homeserver import ANN, EVE, ROOM, WALL, garbage, hostile, sync
 from tests.support.matrix_house import Served, configure, served
@@ -53,7 +53,7 @@ def test_ten_thousand_events_of_a_hostile_homeserver_crash_nothing_and_approve_n
             async with served() as here:
                 wired, by = here.serving.wired, Who(name="nightly", channel="cron")
                 place = Route(channel="matrix", reference=ROOM)
-                asks = await open_new(wired.sessions, Wanted(wired.setup.config.model.name, routes=(place,)), by)
+                asks = await open_new(wired.sessions, SessionSpec(wired.setup.config.model.name, routes=(place,)), by)
                 here.serving.work.turns.attend(asks)
                 await wired.house.send(asks, SendMessage(by=by, message=MessageId("m1"), text="write it"))
                 await eventually(lambda: bool(here.serving.work.desk.view(asks).pending))

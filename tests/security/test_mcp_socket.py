@@ -15,7 +15,7 @@ from curtainwall.model import CallDenied, CallPermitted, Place, Prepared, ToolRe
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
-from curtainwall.tools.mcp_in import Bounds
+from curtainwall.tools.mcp_in import McpBounds
 from tests.support.covers import covers
 from tests.support.fuzz import frames
 from tests.support.houses import events, house, run, until
@@ -250,7 +250,7 @@ def test_a_peer_that_never_reads_is_cut(tmp_path: Path) -> None:
     frame = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}).encode() + b"\n"
 
     async def story() -> None:
-        async with serving(tmp_path, bounds=Bounds(patience=0.3)) as served:
+        async with serving(tmp_path, bounds=McpBounds(patience=0.3)) as served:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
                 peer.connect(str(served.socket))
                 peer.setblocking(False)
@@ -283,7 +283,7 @@ def test_half_a_line_costs_nothing_while_it_stands_there(tmp_path: Path) -> None
 @covers("mcp-in.bounded")
 def test_more_connections_than_allowed_are_turned_away(tmp_path: Path) -> None:
     async def story() -> None:
-        async with serving(tmp_path, bounds=Bounds(connections=2)) as served, bare(served.socket) as one, bare(served.socket):
+        async with serving(tmp_path, bounds=McpBounds(connections=2)) as served, bare(served.socket) as one, bare(served.socket):
             await one.greet()
             async with bare(served.socket) as third:
                 assert "connections" in (await third.next())["error"]["message"]
@@ -365,7 +365,7 @@ def test_calls_beyond_the_bound_wait_and_can_be_cancelled_while_they_do(tmp_path
     async def story() -> None:
         slow = Slow()
         tools = native({"filesystem.read_file": slow.run})
-        async with serving(tmp_path, tools=tools, bounds=Bounds(in_flight=3, waiting=4)) as served, bare(served.socket) as peer:
+        async with serving(tmp_path, tools=tools, bounds=McpBounds(in_flight=3, waiting=4)) as served, bare(served.socket) as peer:
             for number in range(20):
                 await peer.send(reading(f"f{number}", number))
             await until(lambda: len(slow.running) == 3)
@@ -387,7 +387,7 @@ def test_waiting_calls_do_not_keep_a_cancellation_from_being_read(tmp_path: Path
     async def story() -> None:
         slow = Slow()
         tools = native({"filesystem.read_file": slow.run})
-        async with serving(tmp_path, tools=tools, bounds=Bounds(in_flight=2, waiting=8)) as served, bare(served.socket) as peer:
+        async with serving(tmp_path, tools=tools, bounds=McpBounds(in_flight=2, waiting=8)) as served, bare(served.socket) as peer:
             for number in range(6):
                 await peer.send(reading(f"f{number}", number))
             await until(lambda: len(slow.running) == 2)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.setup import load_setup
 from curtainwall.compose.trial import Judge, judge_for
 from curtainwall.model import Mode
 from tests.support.fuzz import frames
@@ -25,7 +25,7 @@ def judge(places: Places) -> Judge:
     places.home.mkdir()
     (places.home / "config.toml").write_text('[lists]\nhosts = ["*", "listed.host"]\nremotes = ["github.com/me/*"]\n')
     (places.user / ".ssh").mkdir()
-    setup = set_up()
+    setup = load_setup()
     return judge_for(setup, setup.workspace_at(places.workspace, own=True), Mode.DEFAULT, frozenset())
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     Answer,
     AnswerApproval,
@@ -36,7 +36,7 @@ _ROUNDS = 20
 class Desk:
     """A session in the agent's own workspace, a directory outside it, and a human who says yes to all that is asked."""
 
-    wired: Wired
+    wired: GatedSessions
     session: SessionId
     work: Path
     outside: Path
@@ -68,7 +68,7 @@ class Desk:
 async def desk(places: Places) -> AsyncGenerator[Desk]:
     outside = places.workspace.parent / "outside"
     outside.mkdir()
-    async with open_house(set_up()) as wired:
+    async with open_gate(load_setup()) as wired:
         yield Desk(wired, await opened(wired, places.workspace), places.workspace, outside)
 
 
@@ -210,7 +210,7 @@ def test_a_hook_of_the_project_is_what_was_shown(places: Places) -> None:
         (project / ".git" / "hooks").mkdir(parents=True)
         draft = project / "draft"
         draft.write_text("good\n")
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             here = Desk(wired, await opened(wired, project, own=False, mode=Mode.ACCEPT_EDITS), project, project / ".git" / "hooks")
             waiting, card = await here.asks("draft", "pre-commit")
             assert "moves a file of 5 bytes" in card.splitlines()

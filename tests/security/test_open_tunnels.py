@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.compose.connections import TurnNetworkGate, tunnels_of
 from curtainwall.compose.external.meter import TurnMeter
-from curtainwall.compose.external.process_access import Present
-from curtainwall.compose.external.reach import AtTheGate
-from curtainwall.compose.tunnels import tunnels_of
-from curtainwall.egress import Authority, Decide, Egress, SessionProxy, Terms
+from curtainwall.compose.external.processes import TurnGate
+from curtainwall.egress import Authority, Decide, Egress, ProxyConfig, SessionProxy
 from curtainwall.host import Dialler
 from curtainwall.model import (
     AddLabels,
@@ -38,8 +37,8 @@ from curtainwall.model import (
     TurnId,
 )
 from curtainwall.policy import Lists
-from curtainwall.runtime import House, HouseJournal, SessionGate, Stores, SystemClock
-from curtainwall.runtime.gate.still_permitted import watch_in
+from curtainwall.runtime import SessionGate, SessionJournal, SessionRegistry, Stores, SystemClock
+from curtainwall.runtime.gate.permits import permit_watch
 from curtainwall.session import Rules, SessionState, lift
 from curtainwall.store import MemoryStore, SqliteStore
 from tests.support.houses import ANN, FarSide, events, open_session, policy, read, run, tools, until, write
@@ -73,7 +72,7 @@ class Gate(SessionGate):
         return answer
 
 
-Way = Callable[[House, SessionGate, SessionId], Decide]
+Way = Callable[[SessionRegistry, SessionGate, SessionId], Decide]
 
 
 class Far:
@@ -95,15 +94,15 @@ async def resolve(name: str, port: int) -> Sequence[str]:
     return ["127.0.0.1"]
 
 
-def by_agent(opened: House, gate: SessionGate, session: SessionId) -> Decide:
-    return AtTheGate(gate, TurnAt(session=session, turn=TurnId("t")), watch_in(opened)).decide
+def by_agent(opened: SessionRegistry, gate: SessionGate, session: SessionId) -> Decide:
+    return TurnNetworkGate(gate, TurnAt(session=session, turn=TurnId("t")), permit_watch(opened)).decide
 
 
-def by_server(opened: House, gate: SessionGate, session: SessionId) -> Decide:
+def by_server(opened: SessionRegistry, gate: SessionGate, session: SessionId) -> Decide:
     async def ask(session: SessionId, request: CallRequest, presence: Presence) -> Answer:
         return await gate.request(session, request, presence=presence)
 
-    return tunnels_of(ask, session, "bad", watch=watch_in(opened))
+    return tunnels_of(ask, session, "bad", watch=permit_watch(opened))
 
 
 BOTH = pytest.mark.parametrize("way", [by_agent, by_server])
@@ -137,7 +136,7 @@ class Scene:
     port: int
     far: Far
     rules: list[Rules]
-    house: House
+    house: SessionRegistry
     gate: Gate
     session: SessionId
     proxy: SessionProxy
@@ -180,11 +179,11 @@ def rules_of(*rules: str) -> Rules:
 async def scene(tmp_path: Path, way: Way, *rules: str, mode: Mode = Mode.DEFAULT, stores: Stores | None = None) -> AsyncGenerator[Scene]:
     far, in_force = Far(), [rules_of(*rules)]
     server = await asyncio.start_server(far.serve, "127.0.0.1", 0)
-    async with House(stores or MemoryStore(SystemClock()), SystemClock(), lambda: in_force[0]) as opened:
+    async with SessionRegistry(stores or MemoryStore(SystemClock()), SystemClock(), lambda: in_force[0]) as opened:
         session = await open_session(opened, Path("/w"), mode=mode)
         gate = Gate(opened, tools(FarSide(tmp_path / "far")))
         egress = Egress(Authority(tmp_path / "ca"), Dialler(lambda _address, _port: Scope.PUBLIC, resolve=resolve))
-        proxy = await egress.open(Terms((), decide=way(opened, gate, session)), tmp_path / "e.sock")
+        proxy = await egress.open(ProxyConfig((), decide=way(opened, gate, session)), tmp_path / "e.sock")
         here = Scene(tmp_path, server.sockets[0].getsockname()[1], far, in_force, opened, gate, session, proxy)
         yield here
         here.close()
@@ -332,7 +331,7 @@ def test_a_grant_that_another_process_revokes_closes_the_tunnels_that_it_opened(
         ):
             asked, _ = await asyncio.gather(here.connect(), here.answers(GrantScope.PROJECT))
             assert await asked.carries(b"before")
-            async with House(theirs, SystemClock(), lambda: here.rules[0]) as other:
+            async with SessionRegistry(theirs, SystemClock(), lambda: here.rules[0]) as other:
                 [row] = other.stores.index.grants()
                 await other.revoke(row.grant.id, ANN)
             assert not await asked.carries(b"after")
@@ -394,13 +393,13 @@ def test_nothing_comes_in_either_through_a_tunnel_that_is_not_permitted_any_more
 
 
 def test_a_tunnel_of_a_turn_ends_with_it_although_its_process_goes_on(tmp_path: Path) -> None:
-    processes = list[Present]()
+    processes = list[TurnGate]()
 
-    def way(opened: House, gate: SessionGate, session: SessionId) -> Decide:
+    def way(opened: SessionRegistry, gate: SessionGate, session: SessionId) -> Decide:
         at = TurnAt(session=session, turn=TurnId("t"))
-        processes.append(present := Present(gate))
-        meter = TurnMeter(at, SessionState, HouseJournal(opened), opened.clock, None)
-        present.begin(meter, AtTheGate(gate, at, watch_in(opened)))
+        processes.append(present := TurnGate(gate))
+        meter = TurnMeter(at, SessionState, SessionJournal(opened), opened.clock, None)
+        present.begin(meter, TurnNetworkGate(gate, at, permit_watch(opened)))
         return present.decide
 
     async def work() -> bytes:

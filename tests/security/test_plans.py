@@ -6,7 +6,7 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall.model import AnswerApproval, ApprovalAsked, CallRequest, NotAllowed, SessionId, Subject, Who
-from curtainwall.runtime import House, SessionGate, SystemClock
+from curtainwall.runtime import SessionGate, SessionRegistry, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from tests.support.houses import ANN, FarSide, events, house, open_session, policy, run, tools
@@ -26,7 +26,7 @@ def write(path: Path | str, content: str = "x") -> CallRequest:
     return CallRequest(tool="filesystem.write_file", arguments={"path": str(path), "content": content})
 
 
-async def approve(rooms: House, gate: SessionGate, session: SessionId, *steps: JsonValue) -> ApprovalAsked:
+async def approve(rooms: SessionRegistry, gate: SessionGate, session: SessionId, *steps: JsonValue) -> ApprovalAsked:
     """Propose a plan, say yes, and let it be taken in."""
     answer = await gate.request(session, proposal(*steps), wait=False)
     assert answer.waiting

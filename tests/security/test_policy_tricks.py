@@ -4,7 +4,7 @@ import pytest
 
 from curtainwall.facts import parse_script
 from curtainwall.model import Broken, Mode, Resource, Role, ToolEffect
-from curtainwall.policy import Lists, Policy, Source, import_permissions, judge, labels_of, load, shipped
+from curtainwall.policy import Lists, Policy, RuleSource, import_permissions, judge, labels_of, load, shipped
 from tests.support.policies import NO_PATHS, call, command, plain, policy, read, session, write
 
 W = "/w"
@@ -13,7 +13,7 @@ FINANCE = '@id("finance") @label("sensitive") permit(principal, action == Action
 
 def imported(**lists: list[str]) -> Policy:
     text = import_permissions({"permissions": {**lists}}, workspace=W, home="/home/ann").cedar_text
-    return load((*shipped(), Source("claude.cedar", text, user=True)), lists=Lists(), protection=NO_PATHS)
+    return load((*shipped(), RuleSource("claude.cedar", text, user=True)), lists=Lists(), protection=NO_PATHS)
 
 
 def effect(rules: Policy, *resources: Resource, name: str = "shell.run", mode: Mode = Mode.DEFAULT) -> str:

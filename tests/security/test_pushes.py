@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import Answer, AnswerApproval, ApprovalAsked, CallPermitted, CallRequest, GrantScope, SessionId, session_stream
 from tests.support.covers import covers
 from tests.support.git_server import GitServer, git, serving
@@ -30,7 +30,7 @@ _ROUNDS = 20
 class Desk:
     """A session in a repository of its agent's own, in which the agent changes whatever it likes, and a human who says yes to all of it."""
 
-    wired: Wired
+    wired: GatedSessions
     session: SessionId
     where: Path
     server: GitServer
@@ -76,7 +76,7 @@ async def desk(places: Places, server: GitServer) -> AsyncGenerator[Desk]:
     git("init", "--quiet", "--initial-branch=main", str(where))
     git("remote", "add", "origin", server.url("shop.git"), cwd=where)
     commit(where, "open at nine")
-    async with open_house(set_up()) as wired:
+    async with open_gate(load_setup()) as wired:
         yield Desk(wired, await opened(wired, where), where, server)
 
 

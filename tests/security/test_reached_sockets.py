@@ -16,7 +16,7 @@ import pytest
 
 from curtainwall.host import Confinement, Finished, run_confined
 from curtainwall.model import Mode
-from curtainwall.tools.servers.launch import Machine as ServerMachine
+from curtainwall.tools.servers.launch import LaunchMachine as ServerMachine
 from curtainwall.tools.servers.launch import confinement_of
 from curtainwall.tools.servers.spec import ServerSpec
 from tests.support.covers import covers

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.facts import Masker
 from curtainwall.model import CallRequest, GrantScope, NotAllowed
 from curtainwall.policy import judge
@@ -123,7 +123,7 @@ def test_masking_hostile_text_takes_time_in_proportion_to_its_length(line: str) 
 
 def test_a_refused_call_of_megabytes_is_not_masked_and_not_kept(places: Places) -> None:
     async def work() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             found = await opened(wired, places.workspace)
             hostile = ("cookie: " * 1000 + "[masked:a:abcd]\n") * 500
             start = time.process_time()

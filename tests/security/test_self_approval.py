@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.channels.ask_files.responses import Response, read_response
-from curtainwall.compose.ask_files import files_of
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.channels.ask_files import Response, read_response
+from curtainwall.compose.ask_files import ask_files_of
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.compose.trial import workspace_for
 from curtainwall.config.loader import parse_config
 from curtainwall.model import AnswerApproval, ApprovalId, CommandRefused, NotAllowed, Role, Who, Workspace, session_stream
@@ -28,13 +28,13 @@ Run = Callable[..., Said]
 def test_a_session_directory_beside_its_workspace_is_no_workspace(places: Places, inside: str) -> None:
     session, _ = session_in(places.workspace)
     with pytest.raises(CommandRefused, match="protected path"):
-        set_up().workspace_at(places.home / "sessions" / session / inside, own=True)
+        load_setup().workspace_at(places.home / "sessions" / session / inside, own=True)
 
 
 def test_the_own_workspace_of_a_session_still_is_one(places: Places) -> None:
     session, _ = session_in(places.workspace)
     place = places.home / "sessions" / session / "workspace"
-    assert set_up().workspace_at(place, own=True) == Workspace(path=str(place), own=True)
+    assert load_setup().workspace_at(place, own=True) == Workspace(path=str(place), own=True)
 
 
 @pytest.mark.parametrize("where", ["", "sessions", "run/watch", "policy"])
@@ -45,12 +45,12 @@ def test_our_home_is_no_workspace_by_any_way(places: Places, where: str) -> None
     for path in (places.home / where, link, places.workspace / ".." / "cw" / where):
         for own in (True, False):
             with pytest.raises(CommandRefused, match="protected path"):
-                set_up().workspace_at(path, own=own)
+                load_setup().workspace_at(path, own=own)
 
 
 def test_an_agent_cannot_write_its_own_answer(places: Places) -> None:
     session, _ = session_in(places.workspace)
-    protection = set_up().policy.protection
+    protection = load_setup().policy.protection
     own = Workspace(path=str(places.home / "sessions" / session / "workspace"), own=True)
     for name in ("escalations/response-abc.json", "audit.jsonl", "../../curtainwall.db", "../../run/watch/x", "../../keys/audit.key"):
         path = os.path.normpath(f"{places.home}/sessions/{session}/{name}")
@@ -64,7 +64,7 @@ def test_the_link_that_leads_to_our_home_is_protected(places: Places, monkeypatc
     link = places.workspace / "home"
     link.symlink_to(places.home)
     monkeypatch.setenv("CURTAINWALL_HOME", str(link))
-    setup = set_up()
+    setup = load_setup()
     assert setup.home.root == places.home
     assert setup.policy.protection.stops(Role.DELETE_PATH, str(link), Workspace(path=str(places.user), own=True))
     with pytest.raises(CommandRefused, match="protected path"):
@@ -78,7 +78,7 @@ def test_what_config_and_rule_files_link_to_is_protected(places: Places, name: s
     (dotfiles / "file").write_text("")
     (places.home / "policy").mkdir(parents=True)
     (places.home / name).symlink_to(dotfiles / "file")
-    setup = set_up()
+    setup = load_setup()
     assert setup.policy.protection.stops(Role.WRITE_PATH, str(dotfiles / "file"), Workspace(path=str(places.workspace), own=True))
     with pytest.raises(CommandRefused, match="protected path"):
         setup.workspace_at(dotfiles, own=True)
@@ -123,7 +123,7 @@ def test_every_link_on_the_way_to_what_is_ours_is_protected(places: Places, conf
     named = places.home / "policy" / "extra.cedar" if not config else places.user / "named"
     named.symlink_to(through)
     (places.home / "config.toml").write_text(config.replace("NAMED", str(named)))
-    setup = set_up()
+    setup = load_setup()
     for path in (named, turn, safe / "v3.cedar"):
         assert setup.policy.protection.stops(Role.WRITE_PATH, str(path), elsewhere), path
     assert setup.policy.protection.stops(Role.DELETE_PATH, str(middle), elsewhere)
@@ -138,7 +138,7 @@ def test_the_interpreter_of_an_approver_can_be_read_by_others_and_changed_by_nob
     script.write_text("print('{}')")
     places.home.mkdir()
     (places.home / "config.toml").write_text(f'[approvals]\napprover = ["{interpreter}", "{script}"]')
-    protection, elsewhere = set_up().policy.protection, Workspace(path=str(places.workspace), own=False)
+    protection, elsewhere = load_setup().policy.protection, Workspace(path=str(places.workspace), own=False)
     assert not protection.stops(Role.READ_PATH, str(interpreter), elsewhere), "a tool server may use the same one"
     assert protection.stops(Role.READ_PATH, str(script), elsewhere)
     for path in (interpreter, os.path.realpath(sys.executable), script):
@@ -151,7 +151,7 @@ def test_every_link_on_the_way_to_a_rule_file_that_is_given_is_protected_and_jud
     (places.user / "v3.cedar").write_text(_FORBID)
     (places.workspace / "current.cedar").symlink_to(places.user / "v3.cedar")
     (places.user / "given.cedar").symlink_to(places.workspace / "current.cedar")
-    setup = set_up([places.user / "given.cedar"])
+    setup = load_setup([places.user / "given.cedar"])
     with pytest.raises(CommandRefused, match=r"protected path `\S+/W/current.cedar`"):
         setup.workspace_at(places.workspace, own=False)
     assert workspace_for(setup, None, places.workspace)[0].path == str(places.workspace)
@@ -163,7 +163,7 @@ def test_every_link_on_the_way_to_our_home_is_protected(places: Places, monkeypa
     (places.user / "first").symlink_to(places.workspace / "middle")
     monkeypatch.setenv("CURTAINWALL_HOME", str(places.user / "first"))
     with pytest.raises(CommandRefused, match=r"protected path `\S+/W/middle`"):
-        set_up().workspace_at(places.workspace, own=False)
+        load_setup().workspace_at(places.workspace, own=False)
 
 
 @pytest.mark.parametrize("name", ["local", "runtime", "", " "])
@@ -214,7 +214,7 @@ def test_a_response_that_was_there_before_the_request_answers_nothing(places: Pl
     (places.home / "config.toml").write_text("[approvals]\nfiles = true\n")
 
     async def work() -> list[str]:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace)
             directory = wired.setup.home.session(session).escalations
             answered = json.dumps({"decision": "approved"})
@@ -223,7 +223,7 @@ def test_a_response_that_was_there_before_the_request_answers_nothing(places: Pl
             async with wired.house.hold(session) as actor:
                 (approval,) = actor.state.approvals
                 (directory / f"response-{approval}.json").write_text(answered)
-                async with files_of(wired, session):
+                async with ask_files_of(wired, session):
                     await asyncio.sleep(0.3)
             return [type(it.event).__name__ for it in wired.house.feed.read(session_stream(session))]
 
@@ -232,7 +232,7 @@ def test_a_response_that_was_there_before_the_request_answers_nothing(places: Pl
 
 def test_an_answer_to_an_approval_that_is_not_ours_is_refused(places: Places) -> None:
     async def work() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             one, two = [await opened(wired, places.workspace) for _ in range(2)]
             await wired.gate.request(one, reading("/etc/hosts"), wait=False)
             async with wired.house.hold(one) as actor:
@@ -245,7 +245,7 @@ def test_an_answer_to_an_approval_that_is_not_ours_is_refused(places: Places) ->
 
 def test_ids_of_approvals_are_not_told_to_agents(places: Places) -> None:
     async def work() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace)
             told = await wired.gate.request(session, reading("/etc/hosts"), wait=False)
             async with wired.house.hold(session) as actor:

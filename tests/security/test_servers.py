@@ -16,8 +16,8 @@ import pytest
 
 from curtainwall.model import BadCall, Broken, CallRequest, Case, Effect, Meaning, Mode, Role, ToolEffect
 from curtainwall.tools import NATIVE_TOOLS, team_tools
-from curtainwall.tools.servers import CannotStart, Review, Reviews, ServerSpec, Shelf, Standing, ToolRoles, allowed_environment
-from curtainwall.tools.servers.link import MOST_TOOLS, ServerRefused, ServerSilent
+from curtainwall.tools.servers import CannotStart, Review, Reviews, ServerCatalogue, ServerSpec, ToolRoles, ToolStatus, allowed_environment
+from curtainwall.tools.servers.client import MOST_TOOLS, ServerRefused, ServerSilent
 from tests.support.covers import covers
 from tests.support.houses import run, until
 from tests.support.servers import FREE, TOOL_SERVER, all_offered, bad_server, desk, place_at, review, servers_at
@@ -244,7 +244,7 @@ def test_a_tool_that_describes_itself_otherwise_is_suspended_until_it_is_reviewe
         async with desk(tmp_path, *specs) as at:
             assert await at.value("bad.echo", text="before") == "before"
             await at.value("bad.change")
-            await until(lambda: at.servers.shelf.standing("bad", "echo") is Standing.CHANGED)
+            await until(lambda: at.servers.shelf.standing("bad", "echo") is ToolStatus.CHANGED)
             denied = await at.call("bad.echo", text="after")
             assert (denied.verdict.effect, denied.verdict.because) == (Effect.DENY, ("tool-changed",))
             assert "servers annotate bad" in denied.verdict.reason
@@ -274,7 +274,7 @@ def test_a_tool_that_changed_while_nobody_looked_is_not_called(tmp_path: Path, b
     run(story())
 
 
-def offering(tmp_path: Path, schema: object, roles: ToolRoles = FREE, description: object = "x") -> Shelf:
+def offering(tmp_path: Path, schema: object, roles: ToolRoles = FREE, description: object = "x") -> ServerCatalogue:
     """Return the shelf of a server that offers one tool, as reviewed."""
     tool = {"name": "t", "description": description, "inputSchema": schema}
     Reviews(tmp_path / "servers").write("bad", Review("", all_offered([tool])))
@@ -296,7 +296,7 @@ def test_a_schema_cannot_keep_us_busy(tmp_path: Path) -> None:
         },
     }
     shelf = offering(tmp_path, evil)
-    assert shelf.standing("bad", "t") is Standing.READY
+    assert shelf.standing("bad", "t") is ToolStatus.READY
     check = shelf.catalogue("bad").entry("bad.t").check
     nested: Any = "x"
     for _ in range(60):
@@ -357,9 +357,9 @@ def test_a_list_of_tools_without_an_end_costs_neither_memory_nor_time(tmp_path: 
 def test_a_schema_that_is_none_makes_its_tool_unusable_and_no_other(schema: object, tmp_path: Path) -> None:
     began = time.process_time()
     shelf = offering(tmp_path, schema)
-    assert shelf.standing("bad", "t") is Standing.UNUSABLE
+    assert shelf.standing("bad", "t") is ToolStatus.UNUSABLE
     with pytest.raises(BadCall, match="cannot be used"):
-        shelf.see_that_it_may("bad", "t")
+        shelf.require_callable("bad", "t")
     assert shelf.listing() == ()
     assert time.process_time() - began < 2
 

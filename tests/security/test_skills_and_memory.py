@@ -9,11 +9,11 @@ import pytest
 
 import curtainwall
 from curtainwall.channels.asks.cards import card_lines
-from curtainwall.compose.knowledge import notebook_of, shelf_of
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.knowledge import open_notebook, skill_index
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import ApprovalAsked, CallDenied, GrantScope, LabelsAdded, Mode, TurnStatus, Workspace
 from curtainwall.tools.memory import Note
-from curtainwall.tools.skills import Trust
+from curtainwall.tools.skills import SkillTrust
 from tests.support.covers import covers
 from tests.support.talking import Home, of, playing, run, runs
 
@@ -63,8 +63,8 @@ def test_only_a_humans_yes_pins_a_skill(home: Home, way: str) -> None:
             assert "Ship it." in model.results[-1]
 
     run(work())
-    skill = shelf_of(set_up().home).get("ship", Workspace(path=os.path.realpath(home.project), own=False))
-    assert skill.trust is (Trust.PINNED if way == "human" else Trust.UNSEEN)
+    skill = skill_index(load_setup().home).get("ship", Workspace(path=os.path.realpath(home.project), own=False))
+    assert skill.trust is (SkillTrust.PINNED if way == "human" else SkillTrust.UNSEEN)
 
 
 @covers("skills.a-yes-is-for-the-file-that-was-shown")
@@ -84,9 +84,9 @@ def test_the_card_of_a_skills_file_shows_that_file(home: Home) -> None:
 
 def test_a_description_stays_data_on_one_line(home: Home) -> None:
     bring(home.project, POISON)
-    root = set_up().home
+    root = load_setup().home
     root.prepare()
-    shelf = shelf_of(root)
+    shelf = skill_index(root)
     shelf.pin(shelf.get("ship", Workspace(path=os.path.realpath(home.project), own=False)))
     model = playing("hello")
 
@@ -199,7 +199,7 @@ def test_a_note_launders_no_label(home: Home) -> None:
 
 
 def test_processes_that_note_at_once_and_are_killed_leave_whole_notes(home: Home) -> None:
-    root = set_up().home
+    root = load_setup().home
     root.prepare()
     workspace = Workspace(path=str(home.project), own=False)
     code = (
@@ -221,7 +221,7 @@ def test_processes_that_note_at_once_and_are_killed_leave_whole_notes(home: Home
         child.wait()
         child.stdout.close()
         said[name] = 5 + sum(line.isdecimal() for line in rest)
-    page, _ = notebook_of(root).pages(workspace)
+    page, _ = open_notebook(root).pages(workspace)
     assert page.skipped == ()
     for name, least in said.items():
         kept = [int(note.id.partition("-")[2]) for note in page.notes if isinstance(note, Note) and note.id.startswith(f"{name}-")]

@@ -24,7 +24,7 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from curtainwall.serve.service import Serving, serving
 from tests.support.covers import covers
 from tests.support.fuzz import frames
@@ -159,7 +159,7 @@ async def an_ask(house: Serving, wanted: Path) -> tuple[SessionId, str]:
     """Let a session of somebody else's ask for something."""
     wish = {"tool": "filesystem.write_file", "arguments": {"path": str(wanted), "content": "x"}}
     model = script_of(wanted.parent.parent / "asking", [wish, {"text": "it is written"}])
-    session = await open_new(house.wired.sessions, Wanted(model, routes=(Route(channel="web", reference=""),)), ANN)
+    session = await open_new(house.wired.sessions, SessionSpec(model, routes=(Route(channel="web", reference=""),)), ANN)
     await house.wired.house.send(session, SendMessage(by=Who(name="ann", channel="web"), message=MessageId("m1"), text="write it"))
     house.work.turns.attend(session)
     await eventually(lambda: bool(house.work.desk.view(session).pending))

@@ -11,14 +11,14 @@ from typing import Any
 from curtainwall.agents.external.container import (
     Adapter,
     Adapters,
-    Around,
     ContainerAgent,
+    ContainerFolders,
+    ContainerLimits,
+    ContainerNetwork,
+    ContainerPorts,
     Engine,
     Fleet,
-    Folders,
-    Limits,
-    Program,
-    Reach,
+    LentProgram,
 )
 from curtainwall.facts import Masker
 from curtainwall.model import (
@@ -28,7 +28,7 @@ from curtainwall.model import (
     TurnAt,
     Workspace,
 )
-from curtainwall.runtime import HouseJournal, NoHooks, SessionGate, Stores, SystemClock, Turns
+from curtainwall.runtime import NoHooks, SessionGate, SessionJournal, Stores, SystemClock, Turns
 from curtainwall.store import MemoryStore
 from tests.support.certificates import Authority
 from tests.support.docker_engine import IMAGE, DockerEngine
@@ -39,10 +39,10 @@ from tests.support.prompted import prompted
 from tests.support.real_parts import CLAUDE, CODEX, GEMINI, OPENCODE
 
 LENT = {
-    "claude-code": (Program(CLAUDE, "/usr/local/bin/claude"),),
-    "codex": (Program(CODEX.parents[1], "/usr/local/lib/codex"),),
-    "opencode": (Program(OPENCODE, "/usr/local/bin/opencode"),),
-    "gemini": (Program(GEMINI, "/usr/local/lib/gemini"),),
+    "claude-code": (LentProgram(CLAUDE, "/usr/local/bin/claude"),),
+    "codex": (LentProgram(CODEX.parents[1], "/usr/local/lib/codex"),),
+    "opencode": (LentProgram(OPENCODE, "/usr/local/bin/opencode"),),
+    "gemini": (LentProgram(GEMINI, "/usr/local/lib/gemini"),),
 }
 """The CLI agents of this machine, as they are lent to containers."""
 
@@ -51,9 +51,9 @@ class Ways(Outside):
     """The ways out of a container, for as long as a turn lasts."""
 
     @asynccontextmanager
-    async def open(self, at: TurnAt, run: Path, user: int, providers: Sequence[str]) -> AsyncGenerator[Reach]:
+    async def open(self, at: TurnAt, run: Path, user: int, providers: Sequence[str]) -> AsyncGenerator[ContainerNetwork]:
         async with self.sockets(at.session, run, user, at.turn) as pem:
-            yield Reach(keys=dict.fromkeys(providers, self.key), certificates=pem)
+            yield ContainerNetwork(keys=dict.fromkeys(providers, self.key), certificates=pem)
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Contained(Rig):
         workspace.mkdir(parents=True)
         return await self.begin(session, agent, Workspace(path=str(workspace), own=True), model, mode)
 
-    def folders(self, session: SessionId) -> Folders:
+    def folders(self, session: SessionId) -> ContainerFolders:
         return _folders(self.home, session)
 
     async def becomes(self, session: SessionId, wanted: str) -> None:
@@ -96,28 +96,28 @@ class Contained(Rig):
         return await asyncio.to_thread(self.docker.docker, "exec", await self.container(session), "sh", "-c", script)
 
 
-def _folders(home: Path, session: SessionId) -> Folders:
+def _folders(home: Path, session: SessionId) -> ContainerFolders:
     root = home / session
-    return Folders(root / "workspace", root / "orientation", home / "r" / session[-8:], root / "state")
+    return ContainerFolders(root / "workspace", root / "orientation", home / "r" / session[-8:], root / "state")
 
 
-def _given(folders: Folders, workspace: Workspace, mode: Mode) -> Folders:
+def _given(folders: ContainerFolders, workspace: Workspace, mode: Mode) -> ContainerFolders:
     return replace(folders, workspace=Path(workspace.path), is_own=workspace.own, is_readonly=mode is Mode.PLAN)
 
 
 @asynccontextmanager
 async def contained(
-    engine: DockerEngine, home: Path, *more: Adapter, limits: Limits | None = None, stores: Stores | None = None
+    engine: DockerEngine, home: Path, *more: Adapter, limits: ContainerLimits | None = None, stores: Stores | None = None
 ) -> AsyncGenerator[Contained]:
     """Open a house whose agents are in containers of this engine."""
     scratch = home / "authority"
     scratch.mkdir(parents=True, exist_ok=True)
     async with prompted() as provider, house(stores or MemoryStore(SystemClock())) as opened:
         docker = Engine(engine.address)
-        fleet = Fleet(docker, limits or Limits(), house=str(home))
-        journal = HouseJournal(opened)
+        fleet = Fleet(docker, limits or ContainerLimits(), house=str(home))
+        journal = SessionJournal(opened)
         ways = Ways(opened, provider, Authority(scratch))
-        around = Around(
+        around = ContainerPorts(
             feed=opened.feed,
             gate=SessionGate(opened, native()),
             journal=journal,

@@ -41,8 +41,8 @@ from curtainwall.model import (
     Workspace,
     session_stream,
 )
-from curtainwall.runtime import House, SessionGate, SystemClock
-from curtainwall.session import Rules, Standing
+from curtainwall.runtime import SessionGate, SessionRegistry, SystemClock
+from curtainwall.session import CallStatus, Rules
 from curtainwall.store import SqliteStore
 from tests.support.houses import ANN, BOB, FarSide, policy, read, tools, write
 
@@ -88,7 +88,7 @@ class DyingStore:
         self.inbox, self.leases, self.blobs, self.index, self.marks = store.inbox, store.leases, store.blobs, store.index, store.marks
 
 
-async def play(house: House, far: FarSide, workspace: Path) -> None:
+async def play(house: SessionRegistry, far: FarSide, workspace: Path) -> None:
     """Go through the script; every step can be repeated, because its key or the log knows that it was done."""
     gate = SessionGate(house, tools(far))
 
@@ -130,7 +130,7 @@ async def play(house: House, far: FarSide, workspace: Path) -> None:
     await say(RenameSession(by=ANN, name="survived"), "rename")
 
 
-def _was_requested(house: House, path: str) -> bool:
+def _was_requested(house: SessionRegistry, path: str) -> bool:
     events = [recorded.event for recorded in house.feed.read(session_stream(SESSION))]
     return any(path in str(getattr(event, "subject", "")) for event in events)
 
@@ -142,11 +142,11 @@ async def main(home: Path, nth: int, when: str) -> None:
     clock = SystemClock()
     async with SqliteStore.open(home, clock) as store:
         stores = DyingStore(store, nth, when) if nth else store
-        async with House(stores, clock, lambda: rules) as house:
+        async with SessionRegistry(stores, clock, lambda: rules) as house:
             await play(house, FarSide(home.parent / "far"), workspace.resolve())
             async with house.hold(SESSION) as actor:
                 standing = [call.standing for call in actor.state.calls.values()]
-                assert Standing.PERMITTED not in standing
+                assert CallStatus.PERMITTED not in standing
     print("finished")
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
-from curtainwall.channels.line import Line
+from curtainwall.channels.ports import ChannelPorts
 from curtainwall.model import (
     SYSTEM,
     AgentSpoke,
@@ -39,7 +39,7 @@ from curtainwall.model import (
     RequestCall,
     ResumeTurn,
     RevokeGrant,
-    RuleStanding,
+    RuleStatus,
     SendMessage,
     SessionId,
     SessionQuery,
@@ -53,15 +53,15 @@ from curtainwall.model import (
     TurnId,
     TurnStatus,
     Usage,
-    VerdictTold,
+    VerdictReport,
     Who,
     Workspace,
     session_of,
     session_stream,
 )
-from curtainwall.operations.views import view_of
-from curtainwall.session import Rules, SessionState, decide, fold, rules_in_force, see_name
-from curtainwall.store.in_memory.index import MemoryIndex
+from curtainwall.operations.desk import session_view
+from curtainwall.session import Rules, SessionState, decide, fold, require_short_name, rules_in_force
+from curtainwall.store.memory import MemoryIndex
 from curtainwall.store.projection import changes
 from tests.support.given import NOW, POLICY, RULES, SESSION, Wish, finished, is_for_project, opened, proceed, wish
 from tests.support.houses import FakeClock
@@ -81,8 +81,8 @@ class MemoryDesk:
         self._listeners: dict[SessionId, list[asyncio.Queue[Live]]] = {}
 
     @property
-    def line(self) -> Line:
-        return Line(self, self, self, self.clock, self, self)
+    def line(self) -> ChannelPorts:
+        return ChannelPorts(self, self, self, self.clock, self, self)
 
     # Desk
 
@@ -99,7 +99,7 @@ class MemoryDesk:
         return outcome
 
     def view(self, session: SessionId) -> SessionView:
-        return view_of(self.state(session), self.logs[session], 0.835)
+        return session_view(self.state(session), self.logs[session], 0.835)
 
     def find(self, query: SessionQuery) -> Sequence[SessionRow]:
         index = MemoryIndex()
@@ -112,7 +112,7 @@ class MemoryDesk:
         return index.sessions(query)
 
     async def open(self, wish: Opening, by: Who) -> Opened:
-        see_name(wish.name)
+        require_short_name(wish.name)
         session = SessionId(f"s{len(self.logs) + 1}")
         own = Workspace(path=f"/srv/{session}", own=True)
         if wish.how == "new":
@@ -149,14 +149,14 @@ class MemoryDesk:
 
     # Explaining
 
-    def rules(self, session: SessionId) -> Sequence[RuleStanding]:
+    def rules(self, session: SessionId) -> Sequence[RuleStatus]:
         self.explained.append(("rules", ""))
         return rules_in_force(self.state(session), self._rules.policy, self.logs[session])
 
-    def why(self, session: SessionId, about: str = "") -> VerdictTold:
+    def why(self, session: SessionId, about: str = "") -> VerdictReport:
         self.explained.append(("why", about))
         call = CallId(about or "last")
-        return VerdictTold(call=call, tool=session, then=(), now=Effect.ASK, rules=(), facts=(), labels=(), changes=())
+        return VerdictReport(call=call, tool=session, then=(), now=Effect.ASK, rules=(), facts=(), labels=(), changes=())
 
     # Knowledge
 

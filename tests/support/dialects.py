@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from curtainwall.egress import Counted, Dialect
+from curtainwall.egress import CountedUsage, Dialect
 from tests.support.egress import event, message
 
 
@@ -15,11 +15,11 @@ def chat(**delta: Any) -> bytes:
     return data({"model": "gpt-x", "choices": [{"index": 0, "delta": delta, "finish_reason": None}], "usage": None})
 
 
-STREAMS: dict[str, tuple[Dialect, list[bytes], Counted]] = {
+STREAMS: dict[str, tuple[Dialect, list[bytes], CountedUsage]] = {
     "anthropic": (
         Dialect.ANTHROPIC,
         message("Hello ", 'she said "hi" \\ ', "x" * 400, read=1000, written=321, cached=800),
-        Counted(1000, 321, 800, measured=True, model="claude-x", stop_reason="end_turn"),
+        CountedUsage(1000, 321, 800, measured=True, model="claude-x", stop_reason="end_turn"),
     ),
     "openai responses": (
         Dialect.RESPONSES,
@@ -36,7 +36,7 @@ STREAMS: dict[str, tuple[Dialect, list[bytes], Counted]] = {
                 },
             ),
         ],
-        Counted(50, 7, 20, measured=True, model="gpt-x", stop_reason="completed"),
+        CountedUsage(50, 7, 20, measured=True, model="gpt-x", stop_reason="completed"),
     ),
     "openai chat": (
         Dialect.CHAT,
@@ -53,7 +53,7 @@ STREAMS: dict[str, tuple[Dialect, list[bytes], Counted]] = {
             ),
             b"data: [DONE]\n\n",
         ],
-        Counted(9, 5, 4, measured=True, model="gpt-x", stop_reason="stop"),
+        CountedUsage(9, 5, 4, measured=True, model="gpt-x", stop_reason="stop"),
     ),
     "gemini": (
         Dialect.GEMINI,
@@ -80,6 +80,6 @@ STREAMS: dict[str, tuple[Dialect, list[bytes], Counted]] = {
                 "\r\n\r\n",
             ),
         ],
-        Counted(12, 7, 2, measured=True, model="gemini-x", stop_reason="STOP"),
+        CountedUsage(12, 7, 2, measured=True, model="gemini-x", stop_reason="STOP"),
     ),
 }

@@ -13,15 +13,15 @@ from curtainwall.egress import (
     ANTHROPIC,
     Access,
     Authority,
-    Bounds,
-    Counted,
+    CountedUsage,
     Egress,
-    Ended,
+    EgressBounds,
+    HostDecision,
     ModelCall,
+    ModelCallEnd,
     Provider,
-    Ruling,
+    ProxyConfig,
     SessionProxy,
-    Terms,
 )
 from curtainwall.facts import scope_of_address
 from curtainwall.host import Dialler, Resolver
@@ -204,19 +204,19 @@ class Ledger:
     most: int | None = None  # tokens, input and output together
     refuses: str = ""
     began: list[ModelCall] = field(default_factory=list)
-    counted: list[Counted] = field(default_factory=list)
-    ends: list[tuple[ModelCall, Counted, Ended]] = field(default_factory=list)
+    counted: list[CountedUsage] = field(default_factory=list)
+    ends: list[tuple[ModelCall, CountedUsage, ModelCallEnd]] = field(default_factory=list)
 
-    async def begins(self, call: ModelCall) -> Ruling:
+    async def begins(self, call: ModelCall) -> HostDecision:
         self.began.append(call)
-        return Ruling(allowed=not self.refuses, reason=self.refuses)
+        return HostDecision(allowed=not self.refuses, reason=self.refuses)
 
-    def counts(self, call: ModelCall, so_far: Counted) -> str | None:
+    def counts(self, call: ModelCall, so_far: CountedUsage) -> str | None:
         self.counted.append(so_far)
         over = self.most is not None and so_far.input_tokens + so_far.output_tokens >= self.most
         return "the budget of this session is used up" if over else None
 
-    async def ended(self, call: ModelCall, counted: Counted, ended: Ended) -> None:
+    async def ended(self, call: ModelCall, counted: CountedUsage, ended: ModelCallEnd) -> None:
         self.ends.append((call, counted, ended))
 
 
@@ -401,7 +401,7 @@ async def session(
     *,
     source: Any = None,
     oauth: bool = False,
-    bounds: Bounds | None = None,
+    bounds: EgressBounds | None = None,
     ledger: Ledger | None = None,
     resolve: Resolver | None = None,
     **terms: Any,
@@ -413,7 +413,7 @@ async def session(
         egress = Egress(Authority(tmp_path / "ca"), dialler)
         book = ledger or Ledger()
         access = Access(there, source or Fixed(), oauth=oauth)
-        proxy = await egress.open(Terms((access,), book, bounds=bounds or Bounds(), **terms), tmp_path / "p")
+        proxy = await egress.open(ProxyConfig((access,), book, bounds=bounds or EgressBounds(), **terms), tmp_path / "p")
         try:
             yield Session(egress, proxy, tmp_path / "p", far, book, there)
         finally:

@@ -13,7 +13,7 @@ from curtainwall.facts import Masker
 from curtainwall.host import Credentials, Dialler
 from curtainwall.model import Answer, CallRequest, CallRequested, Presence, Scope, SessionId
 from curtainwall.policy import Lists
-from curtainwall.runtime import House, SessionGate, SystemClock
+from curtainwall.runtime import SessionGate, SessionRegistry, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
@@ -31,7 +31,7 @@ def scope_of(address: str, port: int) -> Scope:
 class Web:
     """One session that fetches."""
 
-    house: House
+    house: SessionRegistry
     gate: SessionGate
     session: SessionId
     names: FakeNames

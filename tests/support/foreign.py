@@ -25,8 +25,8 @@ from curtainwall.model import (
     Workspace,
     session_stream,
 )
-from curtainwall.runtime import House, HouseJournal, SessionGate, Turns
-from curtainwall.tools.mcp_in import Door
+from curtainwall.runtime import SessionGate, SessionJournal, SessionRegistry, Turns
+from curtainwall.tools.mcp_in import McpServer
 from tests.support.certificates import Authority
 from tests.support.forwarding import Forwarding, forwarding
 from tests.support.houses import ANN, events, until
@@ -55,7 +55,7 @@ class Turned:
 class Outside:
     """Opens a session's two sockets: the real door to its tools, and a proxy that leads to the provider of the test."""
 
-    house: House
+    house: SessionRegistry
     provider: Prompted
     authority: Authority
     proxies: dict[SessionId, Forwarding] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Outside:
     async def sockets(self, session: SessionId, run: Path, user: int, turn: TurnId | None = None) -> AsyncGenerator[str]:
         """Open both, unless the door is closed, and give the certificate that the proxy is trusted by."""
         hands, house = native(), self.house
-        door = Door(session, SessionGate(house, hands), house.feed, hands.catalogue.listing, house.clock, turn=turn)
+        door = McpServer(session, SessionGate(house, hands), house.feed, hands.catalogue.listing, house.clock, turn=turn)
         async with AsyncExitStack() as stack:
             if not self.is_closed:
                 await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))
@@ -79,10 +79,10 @@ class Outside:
 class Rig:
     """A house whose agents are programs of others."""
 
-    house: House
+    house: SessionRegistry
     home: Path
     provider: Prompted
-    journal: HouseJournal
+    journal: SessionJournal
     turns: Turns
 
     async def begin(self, session: SessionId, agent: str, workspace: Workspace, model: str = "", mode: Mode = Mode.DEFAULT) -> SessionId:

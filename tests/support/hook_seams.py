@@ -7,7 +7,7 @@ from typing import Any
 
 from curtainwall.facts import Masker
 from curtainwall.model import HookReply, Mode, Place, SessionId, Workspace
-from curtainwall.tools.hooks import Pins, Settings, Surroundings, UserHooks, workspace_hooks
+from curtainwall.tools.hooks import HookSettings, HookSurroundings, Pins, UserHooks, workspace_hooks
 from tests.support.hooking import ENVIRON, call
 from tests.support.houses import run
 
@@ -47,7 +47,7 @@ def trusted(tmp_path: Path, work: Path) -> Pins:
 def fired(pins: Pins, work: Path, then: Callable[[], None], *, mode: Mode = Mode.DEFAULT, own: bool = False) -> HookReply:
     """Fire the hooks before a call, with an attack between the look and the run that is seen to happen."""
     seam = Seam(ENVIRON, then)
-    hooks = UserHooks(Settings(), Surroundings(Masker(b"k" * 32), seam), pins)
+    hooks = UserHooks(HookSettings(), HookSurroundings(Masker(b"k" * 32), seam), pins)
     reply = run(hooks.before_call(call(), Place(session=SessionId("s1"), workspace=Workspace(path=str(work), own=own), mode=mode)))
     assert seam.passed == 1
     return reply

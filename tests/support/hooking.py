@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from curtainwall.facts import Masker
 from curtainwall.model import Place, Resource, Role, SessionId, Subject, ToolEffect, ToolFacts, Workspace, subject_digest
 from curtainwall.model.subjects import SubjectKind
-from curtainwall.tools.hooks import Settings, Surroundings, UserHooks, read_settings
+from curtainwall.tools.hooks import HookSettings, HookSurroundings, UserHooks, read_settings
 from tests.support.waiting import is_gone, until
 
 ENVIRON = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
@@ -36,7 +36,7 @@ def command(line: str, **rest: Any) -> dict[str, Any]:
     return {"type": "command", "command": line, **rest}
 
 
-def settings(where: Path | str, **events: Any) -> Settings:
+def settings(where: Path | str, **events: Any) -> HookSettings:
     """Return the settings whose events have one group for everything, or the groups given as a list of dicts with `hooks`."""
     told: dict[str, Any] = {}
     for event, hooks in events.items():
@@ -45,10 +45,10 @@ def settings(where: Path | str, **events: Any) -> Settings:
     return read_settings({"hooks": told}, directory=str(where), strict=True)
 
 
-def user_hooks(found: Settings, **rest: Any) -> UserHooks:
+def user_hooks(found: HookSettings, **rest: Any) -> UserHooks:
     """Return the hooks of a user with a small environment."""
     environ = {**ENVIRON, **rest.pop("environ", {})}
-    around = Surroundings(rest.pop("masker", None) or Masker(b"k" * 32), environ, rest.pop("withheld", frozenset()))
+    around = HookSurroundings(rest.pop("masker", None) or Masker(b"k" * 32), environ, rest.pop("withheld", frozenset()))
     return UserHooks(found, around, **rest)
 
 

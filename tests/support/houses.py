@@ -35,8 +35,8 @@ from curtainwall.model import (
     Workspace,
     session_stream,
 )
-from curtainwall.policy import Lists, Policy, Protection, Source, load, shipped
-from curtainwall.runtime import House, SessionGate, Stores, SystemClock
+from curtainwall.policy import Lists, Policy, Protection, RuleSource, load, shipped
+from curtainwall.runtime import SessionGate, SessionRegistry, Stores, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
@@ -160,7 +160,7 @@ class _FailingLeases:
 
 def policy(*rules: str, protected: Sequence[Path] = (), lists: Lists | None = None) -> Policy:
     """Return the shipped policy, with rules of one's own added."""
-    added = tuple(Source(name=f"test-{number}.cedar", text=text, user=True) for number, text in enumerate(rules))
+    added = tuple(RuleSource(name=f"test-{number}.cedar", text=text, user=True) for number, text in enumerate(rules))
     return load((*shipped(), *added), lists=lists or Lists(), protection=Protection(never=tuple(str(path) for path in protected)))
 
 
@@ -174,15 +174,15 @@ def tools(far: FarSide, home: str = "/home/nobody") -> NativeTools:
 @asynccontextmanager
 async def house(
     stores: Stores, rules: Rules | None = None, clock: Clock | None = None, linger: float = 2.0, patience: float = 10.0
-) -> AsyncGenerator[House]:
+) -> AsyncGenerator[SessionRegistry]:
     """Open a house on a store."""
     in_force = rules or Rules(policy=policy())
-    async with House(stores, clock or SystemClock(), lambda: in_force, linger=linger, patience=patience) as opened:
+    async with SessionRegistry(stores, clock or SystemClock(), lambda: in_force, linger=linger, patience=patience) as opened:
         yield opened
 
 
 async def open_session(
-    house: House,
+    house: SessionRegistry,
     workspace: Path,
     *,
     own: bool = True,
@@ -222,12 +222,12 @@ def read(path: Path | str) -> CallRequest:
     return CallRequest(tool="filesystem.read_file", arguments={"path": str(path)})
 
 
-def events(house: House, session: SessionId) -> list[AnyEvent]:
+def events(house: SessionRegistry, session: SessionId) -> list[AnyEvent]:
     """Return everything that happened in a session."""
     return [recorded.event for recorded in house.feed.read(session_stream(session))]
 
 
-def kinds(house: House, session: SessionId) -> list[str]:
+def kinds(house: SessionRegistry, session: SessionId) -> list[str]:
     """Return the names of everything that happened in a session."""
     return [type(event).__name__ for event in events(house, session)]
 

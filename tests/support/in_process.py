@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from curtainwall.agents.crew import Crew
+from curtainwall.agents.registry import AgentRegistry
 from curtainwall.cli.main import main
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     Answer,
     CallPermitted,
@@ -28,8 +28,8 @@ from curtainwall.model import (
     SessionId,
     ToolResult,
 )
-from curtainwall.operations.desk import HouseDesk, Surface
-from curtainwall.operations.open import Wanted
+from curtainwall.operations.desk import DeskPorts, SessionDesk
+from curtainwall.operations.open import SessionSpec
 from curtainwall.tools import NATIVE_TOOLS
 
 
@@ -82,7 +82,7 @@ async def _done(prepared: Prepared, permit: CallPermitted, place: Place) -> Tool
 
 
 async def opened(
-    wired: Wired,
+    wired: GatedSessions,
     workspace: Path,
     *,
     own: bool = True,
@@ -107,7 +107,7 @@ def session_in(workspace: Path, *wishes: CallRequest, **options: Any) -> tuple[S
     """Open a session, make wishes that nobody waits for, and let go of it."""
 
     async def work() -> tuple[SessionId, list[Answer]]:
-        async with open_house(set_up(), {spec.full_name: _done for spec in NATIVE_TOOLS}) as wired:
+        async with open_gate(load_setup(), {spec.full_name: _done for spec in NATIVE_TOOLS}) as wired:
             session = await opened(wired, workspace, **options)
             return session, [await wired.gate.request(session, wish, wait=False) for wish in wishes]
 
@@ -119,7 +119,7 @@ def read(path: str | Path) -> CallRequest:
     return CallRequest(tool="filesystem.read_file", arguments={"path": str(path)})
 
 
-def desk_in(wired: Wired) -> HouseDesk:
+def desk_in(wired: GatedSessions) -> SessionDesk:
     """Return a desk in a process that lets no agent work."""
-    surface = Surface(wired.incoming, Crew(wired.sessions.names.of), lambda _: None, Wanted("demo"), None)
-    return HouseDesk(wired.sessions, surface)
+    surface = DeskPorts(wired.incoming, AgentRegistry(wired.sessions.names.of), lambda _: None, SessionSpec("demo"), None)
+    return SessionDesk(wired.sessions, surface)

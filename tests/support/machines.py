@@ -31,8 +31,8 @@ from curtainwall.tools import (
     Catalogue,
     NativeTools,
     Sandboxes,
-    Withheld,
-    git_closers,
+    WithheldFiles,
+    git_refiners,
     git_runners,
     shell_runners,
 )
@@ -73,7 +73,7 @@ class Machine:
                 sandboxes=sandboxes,
                 protected=[str(root / "home/.ssh"), str(root / "house")],
                 environ=environ,
-                withheld=Withheld(SECRET_PATTERNS, is_secret_name),
+                withheld=WithheldFiles(SECRET_PATTERNS, is_secret_name),
             ),
         }
         masker = Masker(b"k" * 32)
@@ -82,7 +82,7 @@ class Machine:
             home=str(root / "home"),
             masker=masker,
             runners=runners,
-            closers=git_closers(masker, is_secret_name),
+            closers=git_refiners(masker, is_secret_name),
         )
         workspace = Workspace(path=str(root / "home/work"), own=own)
         return cls(root, tools, Place(session=SessionId("s1"), workspace=workspace, mode=mode))

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from curtainwall.agents.builtin import Model
-from curtainwall.agents.builtin.models.estimates import free_usage
-from curtainwall.agents.builtin.talk import Again, AgentSaid, Delta, HumanSaid, ModelFault, Prompt, Reply
+from curtainwall.agents.builtin import LanguageModel
+from curtainwall.agents.builtin.language_model import AgentMessage, Delta, ModelFault, ModelReply, ModelRetry, Prompt, UserMessage
+from curtainwall.agents.builtin.models.usage import free_usage
 from curtainwall.compose.sessions import Parts
 from curtainwall.model import (
     Blobs,
@@ -54,17 +54,17 @@ class Echo:
     name: str = "echo"
     context_size: int = 1_000_000
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
         heard: list[str] = []
         for item in prompt.items:
-            heard = [*heard, item.text] if isinstance(item, HumanSaid) else [] if isinstance(item, AgentSaid) else heard
-        said = AgentSaid(text=f"heard: {' | '.join(heard)}")
+            heard = [*heard, item.text] if isinstance(item, UserMessage) else [] if isinstance(item, AgentMessage) else heard
+        said = AgentMessage(text=f"heard: {' | '.join(heard)}")
         middle = len(said.text) // 2
         yield Delta(said.text[:middle])
         if self.goes_on is not None:
             await self.goes_on.wait()
         yield Delta(said.text[middle:])
-        yield Reply(said, {"said": said.text}, free_usage(prompt, said), "end_turn")
+        yield ModelReply(said, {"said": said.text}, free_usage(prompt, said), "end_turn")
 
 
 @dataclass
@@ -75,16 +75,16 @@ class Unsteady:
     name: str = "unsteady"
     context_size: int = 1_000_000
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Again | Reply]:
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelRetry | ModelReply]:
         attempt = 1
         while why := await self.moves.get():
             if why == "give up":
                 raise ModelFault("rejected", "it is gone")
             attempt += 1
-            yield Again(attempt, 6, 7.0, why)
-        said = AgentSaid(text="I am back")
+            yield ModelRetry(attempt, 6, 7.0, why)
+        said = AgentMessage(text="I am back")
         yield Delta(said.text)
-        yield Reply(said, {"said": said.text}, free_usage(prompt, said), "end_turn")
+        yield ModelReply(said, {"said": said.text}, free_usage(prompt, said), "end_turn")
 
 
 @dataclass
@@ -151,14 +151,14 @@ class HaltingStore:
 
 
 @asynccontextmanager
-async def served(*models: Model) -> AsyncGenerator[Served]:
+async def served(*models: LanguageModel) -> AsyncGenerator[Served]:
     """Serve the house that the environment names until the context is left."""
     async with serving(models=models) as house:
         yield Served(house)
 
 
 @asynccontextmanager
-async def halting(home: Home, after: int, *models: Model, named: str = "") -> AsyncGenerator[HaltingMarks]:
+async def halting(home: Home, after: int, *models: LanguageModel, named: str = "") -> AsyncGenerator[HaltingMarks]:
     """Serve the house until its channel has remembered so many things, and stop it there."""
     async with SqliteStore.open(home.root, SystemClock(), decode=lift) as store:
         marks = HaltingMarks(store.marks, after, named)
@@ -190,7 +190,7 @@ async def _serve() -> None:
     # It answers once, so that whatever is said live is heard from there on.
     for move in ("", "nobody answers"):
         moves.put_nowait(move)
-    models: dict[str, Model] = {"echo": Echo(), "unsteady": Unsteady(moves)}
+    models: dict[str, LanguageModel] = {"echo": Echo(), "unsteady": Unsteady(moves)}
     async with serving(models=[models[name] for name in sys.argv[1:]]):
         await asyncio.Event().wait()
 

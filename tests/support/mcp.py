@@ -15,11 +15,11 @@ from mcp.shared.message import SessionMessage
 
 from curtainwall.facts import Masker
 from curtainwall.model import SessionId
-from curtainwall.runtime import House, SessionGate, Stores, SystemClock
+from curtainwall.runtime import SessionGate, SessionRegistry, Stores, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, Runner, filesystem_runners
-from curtainwall.tools.mcp_in import Bounds, Door
+from curtainwall.tools.mcp_in import McpBounds, McpServer
 from tests.support.houses import house, open_session
 
 ERAS = ("legacy", "2026-07-28", "auto")
@@ -30,11 +30,11 @@ ENVELOPE = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelco
 class Served:
     """A session with its socket."""
 
-    house: House
+    house: SessionRegistry
     session: SessionId
     workspace: Path
     socket: Path
-    door: Door
+    door: McpServer
 
 
 def native(runners: Mapping[str, Runner] | None = None, catalogue: Catalogue | None = None) -> NativeTools:
@@ -51,7 +51,7 @@ async def serving(
     *,
     stores: Stores | None = None,
     rules: Rules | None = None,
-    bounds: Bounds | None = None,
+    bounds: McpBounds | None = None,
     tools: NativeTools | None = None,
 ) -> AsyncGenerator[Served]:
     """Open a house with one session and its socket."""
@@ -64,14 +64,14 @@ async def serving(
 
 @asynccontextmanager
 async def session_of(
-    opened: House, directory: Path, *, bounds: Bounds | None = None, tools: NativeTools | None = None, name: str = "one"
+    opened: SessionRegistry, directory: Path, *, bounds: McpBounds | None = None, tools: NativeTools | None = None, name: str = "one"
 ) -> AsyncGenerator[Served]:
     """Open one more session with a socket of its own."""
     workspace = directory / name
     workspace.mkdir()
     hands = tools or native()
     session = await open_session(opened, workspace)
-    door = Door(session, SessionGate(opened, hands), opened.feed, hands.catalogue.listing, opened.clock, bounds)
+    door = McpServer(session, SessionGate(opened, hands), opened.feed, hands.catalogue.listing, opened.clock, bounds)
     socket = directory / f"{name}.sock"
     async with door.open(socket):
         yield Served(opened, session, workspace, socket, door)

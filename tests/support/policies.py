@@ -18,7 +18,7 @@ from curtainwall.model import (
     ToolFacts,
     Workspace,
 )
-from curtainwall.policy import Lists, Policy, Protection, SessionFacts, Source, load, shipped
+from curtainwall.policy import Lists, Policy, Protection, RuleSource, SessionFacts, load, shipped
 
 NO_LISTS = Lists()
 NO_PATHS = Protection()
@@ -27,7 +27,7 @@ NO_PATHS = Protection()
 @cache
 def policy(rules: str = "", lists: Lists = NO_LISTS, protection: Protection = NO_PATHS) -> Policy:
     """Return the shipped policy and some rules of a user's; loaded once for all tests."""
-    return load((*shipped(), *([Source("mine.cedar", rules, user=True)] if rules else [])), lists=lists, protection=protection)
+    return load((*shipped(), *([RuleSource("mine.cedar", rules, user=True)] if rules else [])), lists=lists, protection=protection)
 
 
 def session(workspace: str = "/w", *, own: bool = True, mode: Mode = Mode.DEFAULT, labels: Sequence[str] = ()) -> SessionFacts:

@@ -10,17 +10,17 @@ import pytest
 
 from curtainwall.agents.external.process import (
     EXTENSION,
-    Around,
-    Folders,
-    Limits,
-    Past,
+    ConversationStatus,
     ProcessAgent,
-    Reach,
-    Standing,
-    adoption,
-    claim,
+    ProcessFolders,
+    ProcessHistory,
+    ProcessLimits,
+    ProcessNetwork,
+    ProcessPorts,
+    adoption_event,
+    claim_conversation,
+    conversation_status,
     find_claude,
-    standing,
 )
 from curtainwall.facts import Masker
 from curtainwall.model import (
@@ -28,7 +28,7 @@ from curtainwall.model import (
     SessionOpened,
     Workspace,
 )
-from curtainwall.runtime import HouseJournal, NoHooks, SessionGate, Stores, SystemClock, Turns
+from curtainwall.runtime import NoHooks, SessionGate, SessionJournal, Stores, SystemClock, Turns
 from curtainwall.store import MemoryStore
 from tests.support.certificates import Authority
 from tests.support.foreign import Outside, Rig
@@ -45,9 +45,9 @@ class Ways(Outside):
     """The ways out of a local process, for as long as it lives."""
 
     @asynccontextmanager
-    async def open(self, session: SessionId, run: Path, user: int, providers: Sequence[str]) -> AsyncGenerator[Reach]:
+    async def open(self, session: SessionId, run: Path, user: int, providers: Sequence[str]) -> AsyncGenerator[ProcessNetwork]:
         async with self.sockets(session, run, user) as pem:
-            yield Reach(keys=dict.fromkeys(providers, self.key) if self.key else {}, certificates=pem)
+            yield ProcessNetwork(keys=dict.fromkeys(providers, self.key) if self.key else {}, certificates=pem)
 
 
 @dataclass
@@ -64,42 +64,42 @@ class Processed(Rig):
         workspace.mkdir(parents=True, exist_ok=True)
         return await self.begin(session, "claude-local", Workspace(path=str(workspace), own=project is None), model)
 
-    def folders(self, session: SessionId) -> Folders:
+    def folders(self, session: SessionId) -> ProcessFolders:
         workspace = next(Path(event.workspace.path) for event in self.events(session) if isinstance(event, SessionOpened))
         return folders(self.home, session, workspace)
 
-    def standing(self, session: SessionId) -> Standing:
+    def standing(self, session: SessionId) -> ConversationStatus:
         """Compare what the log says of a session's conversation with what is on disk."""
-        past = Past(EXTENSION, self.journal.load)
+        past = ProcessHistory(EXTENSION, self.journal.load)
         past.sync(self.house.feed, session)
-        return standing(past, self.folders(session))
+        return conversation_status(past, self.folders(session))
 
     async def adopt(self, session: SessionId, conversation: str, source: Path | None = None) -> None:
         """Let a session go on with a conversation that nobody claims."""
-        claim(self.folders(session), conversation, source)
-        await self.journal.record(session, (adoption(conversation, self.house.clock.now()),))
+        claim_conversation(self.folders(session), conversation, source)
+        await self.journal.record(session, (adoption_event(conversation, self.house.clock.now()),))
 
     def transcripts(self, session: SessionId) -> list[Path]:
         """Return every conversation that the agent has written down for a session."""
         return sorted(self.folders(session).state.glob("projects/*/*.jsonl"))
 
 
-def folders(home: Path, session: SessionId, workspace: Path) -> Folders:
+def folders(home: Path, session: SessionId, workspace: Path) -> ProcessFolders:
     root = home / session
-    return Folders(workspace.resolve(), root / "orientation", home / "r" / session[-8:], root / "state", home / "locks")
+    return ProcessFolders(workspace.resolve(), root / "orientation", home / "r" / session[-8:], root / "state", home / "locks")
 
 
 @asynccontextmanager
 async def processed(
-    home: Path, *, program: Path = CLAUDE, limits: Limits | None = None, stores: Stores | None = None
+    home: Path, *, program: Path = CLAUDE, limits: ProcessLimits | None = None, stores: Stores | None = None
 ) -> AsyncGenerator[Processed]:
     """Open a house whose agents are processes of this program."""
     scratch = home / "authority"
     scratch.mkdir(parents=True, exist_ok=True)
     async with prompted() as provider, house(stores or MemoryStore(SystemClock())) as opened:
-        journal = HouseJournal(opened)
+        journal = SessionJournal(opened)
         ways = Ways(opened, provider, Authority(scratch))
-        around = Around(
+        around = ProcessPorts(
             feed=opened.feed,
             gate=SessionGate(opened, native()),
             journal=journal,
@@ -108,7 +108,7 @@ async def processed(
             outside=ways,
             folders_of=lambda session, workspace: folders(home, session, Path(workspace.path)),
             program_of=lambda: find_claude(str(program)),
-            limits=limits or Limits(),
+            limits=limits or ProcessLimits(),
         )
         agent = ProcessAgent(around)
         turns = Turns(opened, lambda _state: agent, NoHooks(), lambda _session: "")

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from curtainwall.model import MessageId, SendMessage, SessionId, Who
-from curtainwall.runtime import House, SystemClock
+from curtainwall.runtime import SessionRegistry, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import SqliteStore
 from tests.support.houses import policy
@@ -15,7 +15,7 @@ async def main(home: Path, session: SessionId, name: str, count: int) -> None:
     rules = Rules(policy=policy())
     clock = SystemClock()
 
-    async with SqliteStore.open(home, clock) as store, House(store, clock, lambda: rules) as house:
+    async with SqliteStore.open(home, clock) as store, SessionRegistry(store, clock, lambda: rules) as house:
 
         async def send(number: int) -> None:
             word = f"{name}-{number}"

@@ -9,17 +9,28 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from curtainwall.compose.server_network import ServerWays
-from curtainwall.compose.servers import needs_of
+from curtainwall.compose.network import ServerEgress
+from curtainwall.compose.servers import needed_paths
 from curtainwall.facts import Masker
 from curtainwall.host import Dialler
 from curtainwall.model import Answer, BudgetKind, CallRequest, Feed, Mode, Place, Presence, SessionId, ToolEffect, Workspace
-from curtainwall.runtime import House, SessionGate, Stores, SystemClock
+from curtainwall.runtime import SessionGate, SessionRegistry, Stores, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
-from curtainwall.tools import NATIVE_TOOLS, Catalogue, Hub, NativeTools, filesystem_runners
-from curtainwall.tools.servers import Grounds, Machine, Review, Reviews, Servers, ServerSpec, ToolRoles, Ways, by_name, propose
-from curtainwall.tools.servers.offered import Offered, offered
+from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, ToolHub, filesystem_runners
+from curtainwall.tools.servers import (
+    LaunchMachine,
+    Review,
+    Reviews,
+    ServerNetwork,
+    Servers,
+    ServerSpec,
+    SupervisorGrounds,
+    ToolRoles,
+    propose_roles,
+    tools_by_name,
+)
+from curtainwall.tools.servers.offered import OfferedTool, parse_tool
 from curtainwall.tools.session_tools import session_runners
 from tests.support.houses import house, open_session
 
@@ -28,9 +39,9 @@ FREE = ToolRoles(ToolEffect.INSPECT)
 """Roles of a tool that may be called without a question."""
 
 
-def all_offered(tools: Iterable[dict[str, JsonValue]]) -> dict[str, Offered]:
+def all_offered(tools: Iterable[dict[str, JsonValue]]) -> dict[str, OfferedTool]:
     """Return a server's tools by name, out of what it said."""
-    return by_name(filter(None, map(offered, tools)))
+    return tools_by_name(filter(None, map(parse_tool, tools)))
 
 
 def bad_server(name: str = "bad", *options: str, **more: Any) -> ServerSpec:
@@ -42,7 +53,7 @@ def bad_server(name: str = "bad", *options: str, **more: Any) -> ServerSpec:
 def real_server(name: str, command: tuple[str, ...], *more: str, write: tuple[str, ...] = ()) -> ServerSpec:
     """Return a server of others, with what its command line needs to be read."""
     program, *args = command
-    return ServerSpec(name, program, (*args, *more), read=needs_of(program, args), write=write)
+    return ServerSpec(name, program, (*args, *more), read=needed_paths(program, args), write=write)
 
 
 @dataclass
@@ -50,9 +61,9 @@ class Desk:
     """A session with servers behind its gate."""
 
     root: Path
-    house: House
+    house: SessionRegistry
     gate: SessionGate
-    hub: Hub
+    hub: ToolHub
     servers: Servers
     session: SessionId
     workspace: Path
@@ -85,11 +96,13 @@ def place_at(workspace: Path, session: str = "s1", *, own: bool = True, mode: Mo
     return Place(session=SessionId(session), workspace=Workspace(path=str(workspace), own=own), mode=mode)
 
 
-def servers_at(root: Path, *specs: ServerSpec, never: tuple[str, ...] = (), feed: Feed | None = None, ways: Ways | None = None) -> Servers:
+def servers_at(
+    root: Path, *specs: ServerSpec, never: tuple[str, ...] = (), feed: Feed | None = None, ways: ServerNetwork | None = None
+) -> Servers:
     """Return servers whose files are in a directory of the test's."""
     for name in ("logs", "servers"):
         (root / name).mkdir(exist_ok=True)
-    grounds = Grounds(Machine(str(root / "home"), never, ways=ways), Masker(b"k" * 32), root / "logs", root / "servers")
+    grounds = SupervisorGrounds(LaunchMachine(str(root / "home"), never, ways=ways), Masker(b"k" * 32), root / "logs", root / "servers")
     return Servers(specs, Reviews(root / "servers"), grounds, feed)
 
 
@@ -105,11 +118,11 @@ async def review(root: Path, *specs: ServerSpec) -> tuple[ServerSpec, ...]:
         servers = servers_at(root, spec)
         link = await servers.supervisor.open(spec, None if spec.shared else place_at(empty))
         try:
-            offered = by_name(await link.list_tools())
+            offered = tools_by_name(await link.list_tools())
         finally:
             await link.close()
         Reviews(root / "servers").write(spec.name, Review(link.about, offered))
-        proposed = {tool.name: propose(tool, trusted=spec.trusted, server=spec.name).roles for tool in offered.values()}
+        proposed = {tool.name: propose_roles(tool, trusted=spec.trusted, server=spec.name).roles for tool in offered.values()}
         harmless = {name: FREE for name, roles in proposed.items() if not roles.meanings and offered[name].hint("readOnlyHint")}
         found.append(replace(spec, tools={**proposed, **harmless, **spec.tools}))
     return tuple(found)
@@ -137,9 +150,9 @@ async def desk(
         async def ask(session: SessionId, wish: CallRequest, presence: Presence) -> Answer:
             return await gate.request(session, wish, presence=presence)
 
-        ways = ServerWays(root / "ca", ask, dialler)
+        ways = ServerEgress(root / "ca", ask, dialler)
         servers = servers_at(root, *specs, feed=opened.feed, ways=ways)
-        hub = Hub(native, servers)
+        hub = ToolHub(native, servers)
         gate = SessionGate(opened, hub)
         try:
             session = await open_session(opened, workspace, own=own, mode=mode)

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     AnswerApproval,
     AnyEvent,
@@ -24,7 +24,7 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 
 ANN = Who(name="ann", channel="web")
 """An operator of the channel `web`, where the configuration says so."""
@@ -55,33 +55,33 @@ class Home:
     """A home as another process of ours works on it."""
 
     def __init__(self, environ: dict[str, str]) -> None:
-        self._setup = set_up(environ=environ)
+        self._setup = load_setup(environ=environ)
 
     def run(self, work: "Coroutine[Any, Any, Any]") -> Any:
         return asyncio.run(asyncio.wait_for(work, 390))
 
-    async def open(self, stack: AsyncExitStack) -> Wired:
-        return await stack.enter_async_context(open_house(self._setup))
+    async def open(self, stack: AsyncExitStack) -> GatedSessions:
+        return await stack.enter_async_context(open_gate(self._setup))
 
     def born(self, *models: str, routes: tuple[Route, ...] = (Route(channel="web", reference=""),), text: str = "go") -> list[SessionId]:
         """Open sessions on the channel `web`, each with a message that waits for its agent."""
 
         async def opened() -> list[SessionId]:
-            async with open_house(self._setup) as wired:
+            async with open_gate(self._setup) as wired:
                 return list(await asyncio.gather(*(_born(wired, model, routes, text) for model in models)))
 
         return self.run(opened())
 
     def events(self, session: SessionId) -> list[AnyEvent]:
         async def read() -> list[AnyEvent]:
-            async with open_house(self._setup) as wired:
+            async with open_gate(self._setup) as wired:
                 return [recorded.event for recorded in wired.house.feed.read(session_stream(session))]
 
         return self.run(read())
 
     def answer(self, approval: str, session: SessionId, *, granted: bool = True) -> None:
         async def answered() -> None:
-            async with open_house(self._setup) as wired:
+            async with open_gate(self._setup) as wired:
                 await answer(wired, session, approval, granted=granted)
 
         self.run(answered())
@@ -102,23 +102,23 @@ class Home:
         """End a session as a process does that tells nobody of it."""
 
         async def closed() -> None:
-            async with open_house(self._setup) as wired:
+            async with open_gate(self._setup) as wired:
                 await wired.house.send(session, CloseSession(by=ANN, reason="over"))
 
         self.run(closed())
 
 
-async def answer(wired: Wired, session: SessionId, approval: str, *, granted: bool = True) -> None:
+async def answer(wired: GatedSessions, session: SessionId, approval: str, *, granted: bool = True) -> None:
     """Answer an ask as somebody in a browser does."""
     await wired.house.send(session, AnswerApproval(by=ANN, approval=ApprovalId(approval), granted=granted), f"answer to {approval}")
 
 
-def open_asks(wired: Wired) -> list[tuple[SessionId, str]]:
+def open_asks(wired: GatedSessions) -> list[tuple[SessionId, str]]:
     """Return what waits for an answer."""
     return [(row.session, row.approval) for row in wired.store.index.approvals(ApprovalQuery(limit=10_000))]
 
 
-async def _born(wired: Wired, model: str, routes: tuple[Route, ...], text: str) -> SessionId:
-    session = await open_new(wired.sessions, Wanted(model, routes=routes), ANN)
+async def _born(wired: GatedSessions, model: str, routes: tuple[Route, ...], text: str) -> SessionId:
+    session = await open_new(wired.sessions, SessionSpec(model, routes=routes), ANN)
     await wired.house.send(session, SendMessage(by=ANN, message=MessageId(wired.house.mint()), text=text))
     return session

@@ -10,15 +10,24 @@ from typing import Any, cast
 from pydantic import JsonValue
 from pydantic_monty import AsyncMonty, CollectString
 
+from curtainwall.agents.builtin.language_model import (
+    AgentMessage,
+    ConversationItem,
+    Delta,
+    LanguageModel,
+    ModelReply,
+    ProgramOutcome,
+    Prompt,
+    UserMessage,
+)
 from curtainwall.agents.builtin.models.demo import DemoModel
-from curtainwall.agents.builtin.program_value import TELLING, with_value_told
-from curtainwall.agents.builtin.stubs import surface_of
-from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Item, Model, ProgramEnded, Prompt, Reply
+from curtainwall.agents.builtin.program_output import PRELUDE, with_value_printed
+from curtainwall.agents.builtin.stubs import stubs_for
 from curtainwall.facts import Masker
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners
 from tests.support.machines import Machine
 
-SURFACE = surface_of(NATIVE_TOOLS)
+SURFACE = stubs_for(NATIVE_TOOLS)
 
 
 def file_tools() -> NativeTools:
@@ -27,14 +36,14 @@ def file_tools() -> NativeTools:
     return NativeTools(Catalogue(NATIVE_TOOLS), home="/home/nobody", masker=masker, runners=filesystem_runners(masker))
 
 
-async def whole(model: Model, prompt: Prompt) -> Reply:
+async def whole(model: LanguageModel, prompt: Prompt) -> ModelReply:
     """Return the whole reply of a model, which must be what it showed."""
     shown: list[str] = []
     async for piece in model.reply(prompt):
         match piece:
             case Delta(text=text):
                 shown.append(text)
-            case Reply():
+            case ModelReply():
                 assert "".join(shown) == piece.said.text
                 return piece
     raise AssertionError("the model gave no reply")
@@ -47,7 +56,7 @@ class Conversation:
     machine: Machine
     pages: dict[str, str] = field(default_factory=dict)
     shell: dict[str, tuple[int, str]] = field(default_factory=dict)
-    items: list[Item] = field(default_factory=list)
+    items: list[ConversationItem] = field(default_factory=list)
     calls: list[tuple[str, Mapping[str, JsonValue]]] = field(default_factory=list)
     replies: int = 0
 
@@ -72,7 +81,7 @@ class Conversation:
         return asyncio.run(self._says(texts))
 
     async def _says(self, texts: Sequence[str]) -> str:
-        self.items += [HumanSaid(text=text) for text in texts]
+        self.items += [UserMessage(text=text) for text in texts]
         for _ in range(4):
             reply = await whole(DemoModel(), Prompt("system", tuple(self.items), self.replies))
             self.items.append(reply.said)
@@ -80,19 +89,19 @@ class Conversation:
             if not reply.said.programs:
                 return reply.said.text
             for program in reply.said.programs:
-                self.items.append(ProgramEnded(id=program.id, text=await self.run(program.code)))
+                self.items.append(ProgramOutcome(id=program.id, text=await self.run(program.code)))
         raise AssertionError("it goes on and on")
 
     @property
     def code(self) -> str:
         """Return the last program."""
-        return next(item.programs[0].code for item in reversed(self.items) if isinstance(item, AgentSaid) and item.programs)
+        return next(item.programs[0].code for item in reversed(self.items) if isinstance(item, AgentMessage) and item.programs)
 
     async def run(self, code: str) -> str:
         prints = CollectString()
         async with AsyncMonty() as pool, pool.checkout() as worker:
-            await worker.feed_run(f"{TELLING}{SURFACE.prelude_for(code, '_out')}")
-            await worker.feed_run(with_value_told(code), external_lookup={"_out": self._call}, print_callback=prints)
+            await worker.feed_run(f"{PRELUDE}{SURFACE.prelude_for(code, '_out')}")
+            await worker.feed_run(with_value_printed(code), external_lookup={"_out": self._call}, print_callback=prints)
         return prints.output
 
     async def _call(self, tool: str, arguments: str) -> Any:

@@ -48,7 +48,7 @@ async def append(home: Path, stream: StreamId) -> None:
 async def append_apart(home: Path, stream: StreamId) -> None:
     """Append without end, and say when a process of its own does the writing."""
     async with SqliteStore.open(home, StillClock()) as store:
-        store.write_apart(crowded=0)
+        store.allow_writer_process(crowded=0)
         end = 0
         while not any(map(is_writing, writers_of(os.getpid()))):
             await store.log.append(batch(stream, end, spoke(f"{end}")))
@@ -62,7 +62,7 @@ async def append_apart(home: Path, stream: StreamId) -> None:
 async def append_until_alone(home: Path, stream: StreamId) -> None:
     """Say which code this is, wait for a word, and append until a process that should write was started and gave up."""
     async with SqliteStore.open(home, StillClock()) as store:
-        store.write_apart(crowded=0)
+        store.allow_writer_process(crowded=0)
         say(inspect.getfile(SqliteStore))
         hear()
         end, started = 0, False

@@ -8,8 +8,18 @@ from typing import Any, TypeVar
 
 import pytest
 
-from curtainwall.agents.builtin.models.estimates import free_usage, pieces
-from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Item, ModelFault, Program, ProgramEnded, Prompt, Reply
+from curtainwall.agents.builtin.language_model import (
+    AgentMessage,
+    ConversationItem,
+    Delta,
+    ModelFault,
+    ModelReply,
+    Program,
+    ProgramOutcome,
+    Prompt,
+    UserMessage,
+)
+from curtainwall.agents.builtin.models.usage import free_usage, text_pieces
 from curtainwall.library.session import Session
 from curtainwall.model import AnyEvent, Usage, session_stream
 from tests.support.waiting import run as run
@@ -35,13 +45,13 @@ class Counted:
     usage: Usage
 
 
-Line = str | AgentSaid | Held | Counted | ModelFault
+Line = str | AgentMessage | Held | Counted | ModelFault
 """What a model does when it is asked: say something, say it and run programs, get stuck, or fail."""
 
 
-def runs(*programs: str, text: str = "") -> AgentSaid:
+def runs(*programs: str, text: str = "") -> AgentMessage:
     """Return a reply that wants to run programs; `Playing` names them."""
-    return AgentSaid(text=text, programs=tuple(Program(id="", code=code) for code in programs))
+    return AgentMessage(text=text, programs=tuple(Program(id="", code=code) for code in programs))
 
 
 @dataclass
@@ -55,7 +65,7 @@ class Playing:
     prompts: list[Prompt] = field(default_factory=list)
     made: int = 0
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
         self.prompts.append(Prompt(prompt.system, tuple(prompt.items), prompt.replies, prompt.may_run))
         lines = self.lines if prompt.may_run else self.summaries
         line = lines.pop(0) if lines else "done" if prompt.may_run else "a summary"
@@ -71,17 +81,17 @@ class Playing:
                     line.was_closed = True
             case _:
                 said = self._said(line)
-                for piece in pieces(said.text):
+                for piece in text_pieces(said.text):
                     yield Delta(piece)
                 usage = line.usage if isinstance(line, Counted) else free_usage(prompt, said)
-                yield Reply(said, {"said": said.text, "ran": [it.code for it in said.programs]}, usage, "end_turn")
+                yield ModelReply(said, {"said": said.text, "ran": [it.code for it in said.programs]}, usage, "end_turn")
 
-    def _said(self, line: str | AgentSaid | Counted) -> AgentSaid:
-        if isinstance(line, AgentSaid):
+    def _said(self, line: str | AgentMessage | Counted) -> AgentMessage:
+        if isinstance(line, AgentMessage):
             programs = tuple(Program(id=it.id or self._new_id(), code=it.code) for it in line.programs)
-            return AgentSaid(text=line.text, programs=programs, kept={"own": line.text})
+            return AgentMessage(text=line.text, programs=programs, kept={"own": line.text})
         text = line.said if isinstance(line, Counted) else line
-        return AgentSaid(text=text, kept={"own": text})
+        return AgentMessage(text=text, kept={"own": text})
 
     def _new_id(self) -> str:
         self.made += 1
@@ -95,7 +105,7 @@ class Playing:
     @property
     def results(self) -> list[str]:
         """Return what the model was told last of its programs."""
-        return [item.text for item in self.prompts[-1].items if isinstance(item, ProgramEnded)]
+        return [item.text for item in self.prompts[-1].items if isinstance(item, ProgramOutcome)]
 
 
 def playing(*lines: Line, **rest: Any) -> Playing:
@@ -103,16 +113,16 @@ def playing(*lines: Line, **rest: Any) -> Playing:
     return Playing(list(lines), **rest)
 
 
-def words(items: Iterable[Item]) -> list[str]:
+def words(items: Iterable[ConversationItem]) -> list[str]:
     """Return a conversation as one line for each thing that was said, run or came of it."""
     told: list[str] = []
     for item in items:
         match item:
-            case HumanSaid():
+            case UserMessage():
                 told.append(f"human: {item.text}")
-            case AgentSaid():
+            case AgentMessage():
                 told.append(f"agent: {item.text}{' + program' * len(item.programs)}")
-            case ProgramEnded():
+            case ProgramOutcome():
                 told.append(f"result: {item.text}")
     return told
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.gate import Wired
+from curtainwall.compose.gate import GatedSessions
 from curtainwall.library.teams import Teams
 from curtainwall.model import AnyEvent, SessionId, SessionQuery, session_stream
-from curtainwall.runtime import House
+from curtainwall.runtime import SessionRegistry
 from curtainwall.session import SessionState, fold
 from tests.support import fake_claude
 from tests.support.upstream import KEY
@@ -98,11 +98,11 @@ def keep_a_secret(home: TeamHome) -> Mapping[str, str]:
     return {"model": f'"{script}"', "mode": '"bypass"'}
 
 
-def wired_of(teams: Teams) -> Wired:
+def wired_of(teams: Teams) -> GatedSessions:
     return teams._wired
 
 
-def house_of(teams: Teams) -> House:
+def house_of(teams: Teams) -> SessionRegistry:
     return wired_of(teams).house
 
 

@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeVar
 import httpx2
 import pytest
 
-from curtainwall.agents.builtin import Model
-from curtainwall.compose.setup import set_up
+from curtainwall.agents.builtin import LanguageModel
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import Answer, ApprovalId, CallRequest, Mode, SessionId, Who
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from curtainwall.serve.service import Serving, serving
 from curtainwall.serve.web.sign_in import sign_in_link
 from tests.support.ports import free_port
@@ -89,7 +89,9 @@ class Web:
         channel: str = "web",
     ) -> SessionId:
         """Open a session of ann's in which nobody works, unless an agent is named; one of a terminal is not taken up here."""
-        return self.do(open_new(self.served.wired.sessions, Wanted("demo", project, name, agent, mode), Who(name="ann", channel=channel)))
+        return self.do(
+            open_new(self.served.wired.sessions, SessionSpec("demo", project, name, agent, mode), Who(name="ann", channel=channel))
+        )
 
     def wish(self, session: SessionId, tool: str, **arguments: Any) -> Answer:
         """Let an agent wish for something, and go away where a human has to be asked."""
@@ -163,7 +165,7 @@ def told(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
 
 
 @contextmanager
-def web_at(scratch: Path, config: str = CONFIG, models: Sequence[Model] = ()) -> Iterator[Web]:
+def web_at(scratch: Path, config: str = CONFIG, models: Sequence[LanguageModel] = ()) -> Iterator[Web]:
     """Serve a home in a thread of its own until the context is left."""
     home, port = scratch / "cw", free_port()
     home.mkdir(mode=0o700, exist_ok=True)
@@ -177,7 +179,7 @@ def web_at(scratch: Path, config: str = CONFIG, models: Sequence[Model] = ()) ->
 
     async def serve() -> None:
         stopped, loop = asyncio.Event(), asyncio.get_running_loop()
-        async with serving(set_up(), models=models) as served:
+        async with serving(load_setup(), models=models) as served:
             made.append(Web(served, loop, port, scratch))
             async with asyncio.timeout(PATIENCE):
                 while served.supervisor.health().get("web") != "":  # noqa: ASYNC110 - the service has no event of its own to wait for

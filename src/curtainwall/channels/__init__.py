@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.channels.ask_files.rendezvous import Rendezvous, Send
-    from curtainwall.channels.text.history import Utterance, utterances
-    from curtainwall.channels.text.plain import short
+    from curtainwall.channels.ask_files import Rendezvous, Send
+    from curtainwall.channels.conversation import Utterance, utterances
+    from curtainwall.channels.plain import short
 else:
     __getattr__ = lazy_names(__name__)
 

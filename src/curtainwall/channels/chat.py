@@ -13,12 +13,12 @@ from typing import Literal
 from curtainwall.channels.asks.answers import up_to
 from curtainwall.channels.asks.board import Board, Card
 from curtainwall.channels.asks.cards import ask_in_a_line, whole_card
-from curtainwall.channels.asks.event_lines import tell, tell_change
-from curtainwall.channels.line import Line
-from curtainwall.channels.slash.control import Control, LogPlaces, Outcome
-from curtainwall.channels.slash.requests import Approve, Clear, Deny, Help, Message, Misspoken, Pending, Quit, Request
+from curtainwall.channels.asks.event_lines import describe_change, describe_event
+from curtainwall.channels.plain import plain, plain_line
+from curtainwall.channels.ports import ChannelPorts
+from curtainwall.channels.slash.control import Control, LogPlaces, SlashResult
+from curtainwall.channels.slash.requests import Approve, Clear, Deny, Help, Message, Quit, Request, ShowPending, SlashUsageError
 from curtainwall.channels.slash.words import parse
-from curtainwall.channels.text.plain import plain, plain_line
 from curtainwall.model import (
     HOUSE,
     AgentSpoke,
@@ -39,7 +39,7 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.tale import Tale
+from curtainwall.operations.activity import SessionActivity
 
 BoardAt = Callable[[ShownAt], Board]
 """Makes the board of a place."""
@@ -50,7 +50,7 @@ _NO_SCREEN = "this place stays with its session; `/new` begins another, and `/re
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ChatReply:
     """What came of a line: what to say to whoever wrote it, if anything; `again` says that it had been heard before."""
 
     lines: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ChatMessage:
     """Something to tell at a place: the agent's whole message, or a note on what happened.
 
     `key` is the same whenever this is told again after a crash, so a far side that knows keys can drop the repetition.
@@ -71,10 +71,10 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class ChatPorts:
     """What a chat is given by the house."""
 
-    line: Line
+    line: ChannelPorts
     places: Places
     marks: Marks
     board_at: BoardAt
@@ -84,10 +84,10 @@ class House:
 class Chat:
     """The conversations of one channel."""
 
-    def __init__(self, channel: str, house: House) -> None:
+    def __init__(self, channel: str, house: ChatPorts) -> None:
         self.channel = channel
         self._house = house
-        self._tales: dict[SessionId, tuple[Tale, int]] = {}
+        self._tales: dict[SessionId, tuple[SessionActivity, int]] = {}
 
     def who(self, name: str) -> Who:
         """Return somebody on this channel."""
@@ -97,27 +97,27 @@ class Chat:
         """Return a place on this channel."""
         return Route(channel=self.channel, reference=reference)
 
-    async def hear(self, reference: str, name: str, text: str, message: str) -> Heard:
+    async def hear(self, reference: str, name: str, text: str, message: str) -> ChatReply:
         """Take what somebody wrote at a place; `message` is the channel's own id for it, and the same one is taken once.
 
         What is raised passes (a full disk, a busy database): nothing was taken, and the channel brings it again.
         """
         if message in self._heard_at(reference):
-            return Heard(again=True)
+            return ChatReply(again=True)
         who = self.who(name)
         try:
             session = await self._house.places.lead(self.place(reference), who)
             heard = await self._take(reference, session, who, text, message)
         except CommandRefused as refusal:
-            heard = Heard((plain_line(str(refusal)),), refused=True)
+            heard = ChatReply((plain_line(str(refusal)),), refused=True)
         except Undecided as waits:
             # It is kept under its id, or whoever wrote it is told otherwise: it is not brought again.
-            heard = Heard((plain_line(str(waits)),))
+            heard = ChatReply((plain_line(str(waits)),))
         kept = [*self._heard_at(reference), message][-_REMEMBERED:]
         await self._house.marks.set(self.channel, {f"heard {reference}": json.dumps(kept)})
         return heard
 
-    async def replies(self, reference: str) -> AsyncGenerator[Said]:
+    async def replies(self, reference: str) -> AsyncGenerator[ChatMessage]:
         """Yield for ever what is said at a place, from where it was last told; asking for the next says that the one before was told."""
         place, feed = self.place(reference), self._house.line.feed
         async for names in feed.changes():
@@ -145,36 +145,36 @@ class Chat:
         """Return the board of a place."""
         return self._house.board_at(ShownAt(self.channel, reference))
 
-    async def _take(self, reference: str, session: SessionId, who: Who, text: str, message: str) -> Heard:
+    async def _take(self, reference: str, session: SessionId, who: Who, text: str, message: str) -> ChatReply:
         request = self._meant(who, text)
-        if isinstance(request, Heard):
+        if isinstance(request, ChatReply):
             return request
         if isinstance(request, Message):
             if not request.text.strip():
-                return Heard()
+                return ChatReply()
             key = f"{self.channel} {reference} {message}"
             id_ = MessageId(hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32])
             await self._house.line.desk.send(session, SendMessage(by=who, message=id_, text=request.text), key)
-            return Heard()
+            return ChatReply()
         outcome = await self._answered(reference, who, request) or await self._control(who).do(session, request)
         if outcome.go_to is not None and outcome.go_to != session:
             await self._move(reference, outcome.go_to, who, session)
         lines = (_NO_SCREEN,) if outcome.quits or outcome.clears else outcome.lines
-        return Heard(tuple(lines), refused=outcome.refused)
+        return ChatReply(tuple(lines), refused=outcome.refused)
 
-    def _meant(self, who: Who, text: str) -> Request | Heard:
+    def _meant(self, who: Who, text: str) -> Request | ChatReply:
         """Return what somebody wants, or why they do not get it: who is no operator may talk, and ask which words there are."""
         try:
             request = parse(text)
-        except Misspoken as fault:
+        except SlashUsageError as fault:
             request = fault
         is_free = isinstance(request, Message | Help)
         if not is_free and not self._house.places.may_control(who):
             words = f"`{who.name}` is not an operator of `{who.channel}`; start with `//` to send a line that begins with a slash"
-            return Heard((plain_line(words),), refused=True)
-        return Heard((plain_line(str(request)),), refused=True) if isinstance(request, Misspoken) else request
+            return ChatReply((plain_line(words),), refused=True)
+        return ChatReply((plain_line(str(request)),), refused=True) if isinstance(request, SlashUsageError) else request
 
-    async def _answered(self, reference: str, who: Who, request: Request) -> Outcome | None:
+    async def _answered(self, reference: str, who: Who, request: Request) -> SlashResult | None:
         """Answer or list asks of other sessions that are shown here; None where the request is about the place's own session."""
         board = self.board(reference)
         match request:
@@ -185,7 +185,7 @@ class Chat:
                 try:
                     card = board.find(request.approval)
                 except AlreadyAnswered as late:
-                    return Outcome((plain_line(str(late)),), refused=True)
+                    return SlashResult((plain_line(str(late)),), refused=True)
                 except NotFound:
                     return None
                 card = replace(card, joined=up_to(card.joined, request.approval))
@@ -193,21 +193,21 @@ class Chat:
                     told = await board.answer(card, granted=True, by=who, scope=request.scope)
                 else:
                     told = await board.answer(card, granted=False, by=who, reason=request.reason)
-                return Outcome(
+                return SlashResult(
                     (plain_line(told.text, _LONGEST_ANSWER),), refused=not told.counted, answered=card.approval if told.counted else None
                 )
-            case Pending(approval=None):
+            case ShowPending(approval=None):
                 lines = [f"{card.tag} {ask_in_a_line(card.ask, name=card.newest)}" for card in _listed(board, request.after)]
-                return Outcome(tuple(lines)) if lines else None
-            case Pending():
+                return SlashResult(tuple(lines)) if lines else None
+            case ShowPending():
                 assert request.approval is not None
                 try:
                     card = board.find(request.approval)
                 except (NotFound, AlreadyAnswered):
                     return None
-                return Outcome((card.tag, *(line.text for line in whole_card(card.ask))))
+                return SlashResult((card.tag, *(line.text for line in whole_card(card.ask))))
             case Quit() | Clear():
-                return Outcome((_NO_SCREEN,))
+                return SlashResult((_NO_SCREEN,))
             case _:
                 return None
 
@@ -217,29 +217,29 @@ class Chat:
         await self._house.marks.set(self.channel, {_cursor(reference, session): str(end)})
         await self._house.places.move(self.place(reference), session, who, before)
 
-    async def _news(self, reference: str, session: SessionId) -> AsyncGenerator[Said]:
+    async def _news(self, reference: str, session: SessionId) -> AsyncGenerator[ChatMessage]:
         name = _cursor(reference, session)
         after = int(self._house.marks.get(self.channel, name) or 0)
-        tale, read = self._tales.pop(session, (Tale(), 0))
+        tale, read = self._tales.pop(session, (SessionActivity(), 0))
         for recorded in self._house.line.feed.read(session_stream(session), min(read, after)):
             said = self._worth_telling(recorded.event, tale) if recorded.seq > after else None
             if recorded.seq > read:
                 tale.take(recorded.event)
             if said is not None:
                 kind, text = said
-                yield Said(f"{session}-{recorded.seq}", kind, text)
+                yield ChatMessage(f"{session}-{recorded.seq}", kind, text)
                 await self._house.marks.set(self.channel, {name: str(recorded.seq)})
             self._tales[session] = (tale, max(recorded.seq, read))
         self._tales.setdefault(session, (tale, read))
 
-    def _worth_telling(self, event: AnyEvent, before: Tale) -> tuple[Literal["agent", "note"], str] | None:
+    def _worth_telling(self, event: AnyEvent, before: SessionActivity) -> tuple[Literal["agent", "note"], str] | None:
         match event:
             case AgentSpoke():
                 return ("agent", plain(event.text)) if event.text.strip() else None
             case MessageAccepted(role="human") if event.by.channel != self.channel:
                 return "note", f"{plain_line(str(event.by))}: {plain(event.text)}"
             case _:
-                told = tell(event, before) or tell_change(event, Who(name="", channel=self.channel))
+                told = describe_event(event, before) or describe_change(event, Who(name="", channel=self.channel))
                 return None if told is None or not told.text or told.tone == "dim" else ("note", told.text)
 
     def _heard_at(self, reference: str) -> list[str]:

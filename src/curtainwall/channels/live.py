@@ -16,15 +16,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-from curtainwall.model import Feed, Leases, Listening, Live, SessionId, TurnId, session_stream
+from curtainwall.model import Feed, Leases, Live, LiveFeed, SessionId, TurnId, session_stream
 
 _LONGEST_REQUEST = 256
 _LONGEST_LINE = 256 * 1024
 _LONGEST_PIECE = 8 * 1024
 _BEHIND = 1024 * 1024
 _MOST_READERS = 512
-_MOST_HEARD = 10_000
-_PATIENCE = 5.0
+_MOST_QUEUED = 10_000
+_TIMEOUT = 5.0
 _ADDRESS = 107
 _END = ".live"
 _CREDENTIALS = struct.Struct("3i")
@@ -33,7 +33,7 @@ _CREDENTIALS = struct.Struct("3i")
 class LiveEndpoint:
     """The socket where one process tells what happens in the sessions that it works on. Who reads too slowly is dropped."""
 
-    def __init__(self, listening: Listening, directory: Path) -> None:
+    def __init__(self, listening: LiveFeed, directory: Path) -> None:
         self._listening = listening
         # The dot keeps it apart from the ears for datagrams that lie beside it.
         self._place = directory / f"{os.getpid()}-{secrets.token_hex(4)}{_END}"
@@ -76,7 +76,7 @@ class LiveEndpoint:
             writer.close()
 
     async def _tell(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             wanted = (await reader.readline()).decode("ascii").strip()
         if not wanted.isalnum():
             return
@@ -96,10 +96,10 @@ class LiveEndpoint:
                 gone.cancel()
 
 
-class FarListening:
+class RemoteListening:
     """Listening that also hears sessions which another process works on, as soon as that one does."""
 
-    def __init__(self, here: Listening, feed: Feed, leases: Leases, directory: Path) -> None:
+    def __init__(self, here: LiveFeed, feed: Feed, leases: Leases, directory: Path) -> None:
         self._here = here
         self._feed = feed
         self._leases = leases
@@ -133,10 +133,10 @@ class FarListening:
             if owner is None or owner.pid == os.getpid():
                 continue
             places = list(self._directory.glob(f"{owner.pid}-*{_END}"))
-            await asyncio.gather(*(_hear_at(place, session, heard) for place in places))
+            await asyncio.gather(*(_receive(place, session, heard) for place in places))
 
 
-async def _hear_at(place: Path, session: SessionId, heard: "asyncio.Queue[Live]") -> None:
+async def _receive(place: Path, session: SessionId, heard: "asyncio.Queue[Live]") -> None:
     """Hear what one process tells of a session until it has no more to tell."""
     try:
         with _address(place) as address:
@@ -150,7 +150,7 @@ async def _hear_at(place: Path, session: SessionId, heard: "asyncio.Queue[Live]"
     try:
         writer.write(f"{session}\n".encode())
         while line := await reader.readline():
-            if (said := _said(line)) is not None and heard.qsize() < _MOST_HEARD:
+            if (said := _parse_line(line)) is not None and heard.qsize() < _MOST_QUEUED:
                 heard.put_nowait(said)
     except (OSError, ValueError):
         return
@@ -195,7 +195,7 @@ def _line(said: Live, piece: str) -> bytes:
     return json.dumps([said.kind, piece, said.turn]).encode() + b"\n"
 
 
-def _said(line: bytes) -> Live | None:
+def _parse_line(line: bytes) -> Live | None:
     """Return what a line says; anything but a kind, a text and a turn says nothing."""
     try:
         match json.loads(line):
@@ -209,7 +209,7 @@ def _said(line: bytes) -> Live | None:
 
 async def _pass_on(live: AsyncIterator[Live], heard: "asyncio.Queue[Live]") -> None:
     async for said in live:
-        if heard.qsize() < _MOST_HEARD:
+        if heard.qsize() < _MOST_QUEUED:
             heard.put_nowait(said)
 
 

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curtainwall.channels.asks.answers import Key, up_to
+from curtainwall.channels.asks.cards import card_rows
 from curtainwall.channels.series import series_at
-from curtainwall.host.local_time import when
+from curtainwall.cli.screen import room
+from curtainwall.host.user import when
 from curtainwall.model import ApprovalQuery, ApprovalRow, session_stream
 from curtainwall.runtime import Stores
-from curtainwall.session import fold, inert, lift
+from curtainwall.session import fold, inert, lift, visible
 
 if TYPE_CHECKING:
     from curtainwall.channels.asks.board import Card
@@ -61,19 +63,30 @@ def _joined(store: Stores, rows: Iterable[ApprovalRow]) -> Mapping[Key, tuple[Ke
     if all(len(alike) == 1 for alike in likely.values()):
         return {}
     # Start-up time: asks are seldom identical.
-    from curtainwall.channels.asks.board import join
+    from curtainwall.channels.asks.board import join_cards
 
     cards = (_card(store, row) for alike in likely.values() if len(alike) > 1 for row in alike)
-    joined = (card.joined for card in join(card for card in cards if card is not None))
+    joined = (card.joined for card in join_cards(card for card in cards if card is not None))
     return {key: keys for keys in joined if len(keys) > 1 for key in keys}
 
 
 def _card(store: Stores, row: ApprovalRow) -> "Card | None":
     # Start-up time: asks are seldom identical.
     from curtainwall.channels.asks.board import card_of
-    from curtainwall.operations.views import view_of
+    from curtainwall.operations.desk import session_view
 
     state = fold(lift(entry) for entry in store.log.read(session_stream(row.session)))
-    view = None if state.opened is None else view_of(state, (), None)
+    view = None if state.opened is None else session_view(state, (), None)
     ask = None if view is None else next((it for it in view.pending if it.approval == row.approval), None)
     return None if view is None or ask is None else card_of(ask, view, store.index.routes_to(row.session), lambda _: "")
+
+
+def card(shown: str, indent: int = 0) -> str:
+    """Return what a human is shown of an approval, line by line inert; it was cut when it was made and is not cut again."""
+    return card_text(map(visible, shown.split("\n")), indent)
+
+
+def card_text(lines: Iterable[str], indent: int = 0) -> str:
+    """Return the lines of a card so far to the right, in rows that do not pass for lines of their own where a terminal is narrow."""
+    most = room()
+    return "\n".join(f"{' ' * indent}{row}" for row in card_rows(lines, None if most is None else most - indent))

@@ -1,15 +1,63 @@
-"""What could be written next on the command line: words in, candidates out, at once. It writes nothing and never fails aloud."""
+"""What could be written next on the command line, at once. It imports no model, writes nothing and never fails aloud."""
 
 import json
 import os
 import re
+import sqlite3
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
-from curtainwall.cli.listed_names import Glimpse, configured, open_approvals, sessions, standing_grants
+_MOST = 200
+_PATIENCE = 0.1
+
+
+class Candidate(NamedTuple):
+    """Something that could be named, and what it is."""
+
+    value: str
+    meaning: str
+
+
+def sessions(log: Path, start: str) -> list[Candidate]:
+    """Return sessions whose id begins so, newest first, with their names."""
+    query = (
+        "SELECT session, status || '  ' || name FROM session WHERE substr(session, 1, ?) = ? ORDER BY created DESC, session DESC LIMIT ?"
+    )
+    return _look(log, query, (len(start), start, _MOST))
+
+
+def open_approvals(log: Path) -> list[Candidate]:
+    """Return the approvals that wait, newest first, with what each is about."""
+    query = "SELECT approval, tool || '  ' || session FROM approval WHERE status = 'open' ORDER BY asked DESC LIMIT ?"
+    return _look(log, query, (_MOST,))
+
+
+def standing_grants(log: Path) -> list[Candidate]:
+    """Return the answers that stand, newest first, with where they do."""
+    return _look(log, "SELECT id, stream FROM standing WHERE revoked IS NULL ORDER BY at DESC LIMIT ?", (_MOST,))
+
+
+def configured(config: Path, table: str) -> list[Candidate]:
+    """Return what the configuration calls `[TABLE.NAME]`, with what it says of each."""
+    try:
+        tables: dict[str, dict[str, dict[str, object]]] = tomllib.loads(config.read_text(encoding="utf-8"))
+        return [Candidate(name, str(it.get("description", ""))) for name, it in tables.get(table, {}).items()]
+    except (OSError, ValueError, AttributeError):  # missing, no TOML, or no such tables: for `config show` to say
+        return []
+
+
+def _look(log: Path, query: str, values: tuple[object, ...]) -> list[Candidate]:
+    if not log.is_file():
+        return []
+    # While somebody has the log open, its journal is there and is read along. Otherwise SQLite would make one just to look.
+    is_open = all(log.with_name(f"{log.name}{end}").exists() for end in ("-wal", "-shm"))
+    with closing(sqlite3.connect(f"{log.as_uri()}?mode=ro{'' if is_open else '&immutable=1'}", uri=True, timeout=_PATIENCE)) as db:
+        return [Candidate(str(value), str(meaning)) for value, meaning in db.execute(query, values)]
+
 
 # Nothing of ours that builds the model is imported here: that alone would take longer than a person waits for a key.
 
@@ -31,7 +79,7 @@ _HARMLESS = re.compile(r"[A-Za-z0-9_.:=@/+-]+")
 _LONGEST_MEANING = 60
 
 
-class Taking(TypedDict):
+class ParameterSpec(TypedDict):
     """What an option or an argument takes: one of several words, or a kind of thing; None is for a flag."""
 
     takes: str | list[str] | None
@@ -39,22 +87,22 @@ class Taking(TypedDict):
     many: bool
 
 
-class Described(TypedDict):
+class CommandSpec(TypedDict):
     """One command: the commands below it, its options, and its arguments in order."""
 
     commands: dict[str, str]
-    options: dict[str, Taking]
-    arguments: list[Taking]
+    options: dict[str, ParameterSpec]
+    arguments: list[ParameterSpec]
 
 
-class Reply(NamedTuple):
+class CompletionReply(NamedTuple):
     """Candidates, or that files or directories are wanted, which the shell itself knows best."""
 
     kind: str
-    words: Sequence[Glimpse] = ()
+    words: Sequence[Candidate] = ()
 
 
-NOTHING = Reply("words")
+NOTHING = CompletionReply("words")
 
 
 def complete(arguments: Sequence[str]) -> int:
@@ -71,7 +119,7 @@ def complete(arguments: Sequence[str]) -> int:
     return 0
 
 
-def table() -> Mapping[str, Described]:
+def table() -> Mapping[str, CommandSpec]:
     """Return what `completion_table` wrote down of every command, by its words."""
     return json.loads(TABLE.read_bytes())
 
@@ -81,7 +129,7 @@ def database(environ: Mapping[str, str]) -> Path:
     return Path(os.path.realpath(Path(environ.get("CURTAINWALL_HOME") or "~/.curtainwall").expanduser())) / "curtainwall.db"
 
 
-def propose(words: Sequence[str], commands: Mapping[str, Described], log: Path) -> Reply:
+def propose(words: Sequence[str], commands: Mapping[str, CommandSpec], log: Path) -> CompletionReply:
     """Return what the last of the words could become; the first is the program."""
     *before, current = words[1:]
     path: list[str] = []
@@ -109,44 +157,44 @@ def propose(words: Sequence[str], commands: Mapping[str, Described], log: Path) 
     if current.startswith("-") and not options_over:
         return _options(here, current, used, log)
     if here["commands"]:
-        return _fitting((Glimpse(*it) for it in here["commands"].items()), current)
+        return _fitting((Candidate(*it) for it in here["commands"].items()), current)
     left = here["arguments"][passed:] or [it for it in here["arguments"][-1:] if it["many"]]
     return _values(left[0], current, log) if left else _options(here, current, used, log)
 
 
-def _options(here: Described, current: str, used: set[str], log: Path) -> Reply:
+def _options(here: CommandSpec, current: str, used: set[str], log: Path) -> CompletionReply:
     name, equals, value = current.partition("=")
     if equals:
         known = here["options"].get(name)
         reply = _values(known, value, log) if known and known["takes"] is not None else NOTHING
-        return Reply(reply.kind, [Glimpse(f"{name}={it.value}", it.meaning) for it in reply.words])
+        return CompletionReply(reply.kind, [Candidate(f"{name}={it.value}", it.meaning) for it in reply.words])
     free = {name: it for name, it in here["options"].items() if it["many"] or name not in used}
-    return _fitting((Glimpse(name, it["about"]) for name, it in free.items()), current)
+    return _fitting((Candidate(name, it["about"]) for name, it in free.items()), current)
 
 
-def _values(taking: Taking, current: str, log: Path) -> Reply:
+def _values(taking: ParameterSpec, current: str, log: Path) -> CompletionReply:
     match taking["takes"]:
         case list() as words:
-            return _fitting((Glimpse(word, "") for word in words), current)
+            return _fitting((Candidate(word, "") for word in words), current)
         case "files" | "directories" as kind:
-            return Reply(kind)
+            return CompletionReply(kind)
         case "session":
             return _fitting(sessions(log, current), current)
         case "session or file":
             found = _fitting(sessions(log, current), current)
-            return found if found.words else Reply("files")
+            return found if found.words else CompletionReply("files")
         case "approval":
             return _fitting(open_approvals(log), current)
         case "grant":
             return _fitting(standing_grants(log), current)
         case "agent":
-            shipped = [Glimpse(*it) for it in AGENTS]
+            shipped = [Candidate(*it) for it in AGENTS]
             own = [it for it in configured(_config(log), "agents") if it.value not in dict(AGENTS)]
             return _fitting([*shipped, *own], current)
         case "teams" | "cron" | "servers" as table:
             return _fitting(configured(_config(log), table), current)
         case "model":
-            return Reply("files") if current.startswith("script:") else _fitting((Glimpse(*it) for it in MODELS), current)
+            return CompletionReply("files") if current.startswith("script:") else _fitting((Candidate(*it) for it in MODELS), current)
         case _:
             return NOTHING
 
@@ -155,8 +203,8 @@ def _config(log: Path) -> Path:
     return log.with_name("config.toml")
 
 
-def _fitting(found: Iterable[Glimpse], current: str) -> Reply:
-    return Reply("words", [it for it in found if it.value.startswith(current) and _HARMLESS.fullmatch(it.value)])
+def _fitting(found: Iterable[Candidate], current: str) -> CompletionReply:
+    return CompletionReply("words", [it for it in found if it.value.startswith(current) and _HARMLESS.fullmatch(it.value)])
 
 
 def _plain(meaning: str) -> str:

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
-from curtainwall.cli.completion import TABLE, Described, Taking
+from curtainwall.cli.completion import TABLE, CommandSpec, ParameterSpec
 from curtainwall.cli.main import COMMANDS
 from curtainwall.model import BudgetKind, SessionStatus
 from curtainwall.tools import NATIVE_TOOLS
@@ -36,14 +36,14 @@ _BY_NAME: dict[str, str | list[str]] = {
 }
 # Where the name of a parameter does not say it, what stands for it in the help does.
 _BY_METAVAR = {"TOOL": _BY_NAME["tool"], "TEAM": "teams", "JOB": "cron", "[JOB]": "cron", "SERVER": "servers"}
-_HELP: dict[str, Taking] = {"--help": {"takes": None, "about": "say what it does", "many": False}}
+_HELP: dict[str, ParameterSpec] = {"--help": {"takes": None, "about": "say what it does", "many": False}}
 
 
-def described() -> dict[str, Described]:
+def described() -> dict[str, CommandSpec]:
     """Return every command by its words; the program itself is the empty one."""
     overview = {name: command.about for name, command in COMMANDS.items()}
-    version: Taking = {"takes": None, "about": "say which version this is", "many": False}
-    found: dict[str, Described] = {"": {"commands": overview, "options": {"--version": version, **_HELP}, "arguments": []}}
+    version: ParameterSpec = {"takes": None, "about": "say which version this is", "many": False}
+    found: dict[str, CommandSpec] = {"": {"commands": overview, "options": {"--version": version, **_HELP}, "arguments": []}}
     for name, command in COMMANDS.items():
         module = import_module(f"curtainwall.cli.commands.{command.module}")
         app = module.app if command.is_group else typer.Typer(add_completion=False)
@@ -58,7 +58,7 @@ def render() -> str:
     return json.dumps(described(), ensure_ascii=False, indent=1) + "\n"
 
 
-def _below(words: str, command: object) -> Iterator[tuple[str, Described]]:
+def _below(words: str, command: object) -> Iterator[tuple[str, CommandSpec]]:
     if isinstance(command, TyperGroup):
         inner = {name: it for name, it in command.commands.items() if not it.hidden}
         yield words, {"commands": {name: _line(it.help) for name, it in inner.items()}, "options": dict(_HELP), "arguments": []}
@@ -68,8 +68,8 @@ def _below(words: str, command: object) -> Iterator[tuple[str, Described]]:
     assert isinstance(command, TyperCommand)
     assert command.callback is not None
     types = get_type_hints(inspect.unwrap(command.callback))
-    options: dict[str, Taking] = {}
-    arguments: list[Taking] = []
+    options: dict[str, ParameterSpec] = {}
+    arguments: list[ParameterSpec] = []
     for it in command.params:
         name = it.name or ""
         many = it.multiple or it.nargs == -1

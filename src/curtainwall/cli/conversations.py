@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from curtainwall.channels import Utterance, short, utterances
-from curtainwall.channels.text.counts import counted
+from curtainwall.channels.plain import counted
 from curtainwall.cli.screen import timestamp
-from curtainwall.host.local_time import when
+from curtainwall.host.user import when
 from curtainwall.model import (
     HOUSE_CHANNELS,
     Log,
@@ -14,13 +14,13 @@ from curtainwall.model import (
     StreamId,
     in_order,
 )
-from curtainwall.session import SessionState, Transcript, Turn, lift
+from curtainwall.session import SessionState, Transcript, TranscriptTurn, lift
 
 LAST_TURNS = 3
 _ROOM = 160
 
 
-class _Told:
+class _LogReader:
     """The log as it stands now, for whoever looks back."""
 
     def __init__(self, log: Log) -> None:
@@ -31,9 +31,9 @@ class _Told:
         return [Recorded(stream, entry.seq, lift(entry)) for entry in self._log.read(stream, after)]
 
 
-def said_in(log: Log, session: SessionId) -> Sequence[Utterance]:
+def utterances_in(log: Log, session: SessionId) -> Sequence[Utterance]:
     """Return everything that was said, oldest first, also before the session was forked off another."""
-    return utterances(_Told(log), session)
+    return utterances(_LogReader(log), session)
 
 
 def conversation_lines(told: Transcript, state: SessionState) -> Iterator[tuple[str, str]]:
@@ -72,11 +72,11 @@ def _places(state: SessionState) -> Iterator[str]:
         yield here or (f"{route.channel}:{route.reference}" if route.reference else route.channel)
 
 
-def _how(turn: Turn) -> str:
+def _how(turn: TranscriptTurn) -> str:
     return "working" if turn.status is None else turn.status.value
 
 
-def _answer(turn: Turn) -> str:
+def _answer(turn: TranscriptTurn) -> str:
     words = short(turn.partial or (turn.messages[-1] if turn.messages else ""), _ROOM)
     # What was shown of a message that never came whole is told apart from one that did.
     cut = (" [so far]" if turn.status is None else " [cut off]") if turn.partial else ""
@@ -85,7 +85,7 @@ def _answer(turn: Turn) -> str:
     return " ".join(filter(None, (words + cut, why, calls))) or "nothing was said"
 
 
-def _turn_json(turn: Turn) -> dict[str, object]:
+def _turn_json(turn: TranscriptTurn) -> dict[str, object]:
     return {
         "asked": [{"by": it.by, "text": it.text, "at": timestamp(it.at)} for it in turn.asked],
         "status": _how(turn),

@@ -13,7 +13,7 @@ NAME = "curtainwall"
 FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
 
-class Command(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command lives, and what the overview says of it."""
 
     module: str
@@ -22,29 +22,29 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "start": Command("start", "work with an agent: a conversation, or one task", is_group=False),
-    "serve": Command("serve", "run the channels of the configuration, and the web", is_group=False),
-    "approvals": Command("approvals", "list what waits for an answer"),
-    "approve": Command("answers", "grant an approval", is_group=False),
-    "deny": Command("answers", "deny an approval", is_group=False),
-    "grants": Command("grants", "list and revoke answers that stand"),
-    "sessions": Command("sessions", "list, show, rename, fork, export, delete; raise budgets"),
-    "agents": Command("agents", "list the agents; build the images of those in containers"),
-    "web": Command("web", "sign people in to the pages in a browser, and out"),
-    "cron": Command("cron", "list jobs, let one fire now, see what became of them"),
-    "teams": Command("teams", "ask teams, tell them something, see how it goes"),
-    "skills": Command("skills", "list and show the instructions that agents can load"),
-    "memory": Command("memory", "list, show, forget what agents noted for later"),
-    "tools": Command("tools", "list tools and what their arguments mean"),
-    "servers": Command("servers", "list, add, test, annotate, remove tool servers of others"),
-    "hooks": Command("hooks", "list your hooks, trust those of a workspace"),
-    "mcp": Command("mcp", "let an MCP client talk to teams, on stdin and stdout", is_group=False),
-    "mcp-proxy": Command("mcp_proxy", "let an MCP client use a session, on stdin and stdout", is_group=False),
-    "policy": Command("policy", "judge calls, list rules, test and import them"),
-    "audit": Command("audit", "verify the log, follow a session's verdicts"),
-    "config": Command("config", "show the configuration, or write one to start from"),
-    "completion": Command("completion", "print a script that completes words in bash, zsh, fish", is_group=False),
-    "doctor": Command("doctor", "say which guarantees hold on this machine", is_group=False),
+    "start": CommandEntry("start", "work with an agent: a conversation, or one task", is_group=False),
+    "serve": CommandEntry("serve", "run the channels of the configuration, and the web", is_group=False),
+    "approvals": CommandEntry("approvals", "list what waits for an answer"),
+    "approve": CommandEntry("answers", "grant an approval", is_group=False),
+    "deny": CommandEntry("answers", "deny an approval", is_group=False),
+    "grants": CommandEntry("grants", "list and revoke answers that stand"),
+    "sessions": CommandEntry("sessions", "list, show, rename, fork, export, delete; raise budgets"),
+    "agents": CommandEntry("agents", "list the agents; build the images of those in containers"),
+    "web": CommandEntry("web", "sign people in to the pages in a browser, and out"),
+    "cron": CommandEntry("cron", "list jobs, let one fire now, see what became of them"),
+    "teams": CommandEntry("teams", "ask teams, tell them something, see how it goes"),
+    "skills": CommandEntry("skills", "list and show the instructions that agents can load"),
+    "memory": CommandEntry("memory", "list, show, forget what agents noted for later"),
+    "tools": CommandEntry("tools", "list tools and what their arguments mean"),
+    "servers": CommandEntry("servers", "list, add, test, annotate, remove tool servers of others"),
+    "hooks": CommandEntry("hooks", "list your hooks, trust those of a workspace"),
+    "mcp": CommandEntry("mcp", "let an MCP client talk to teams, on stdin and stdout", is_group=False),
+    "mcp-proxy": CommandEntry("mcp_proxy", "let an MCP client use a session, on stdin and stdout", is_group=False),
+    "policy": CommandEntry("policy", "judge calls, list rules, test and import them"),
+    "audit": CommandEntry("audit", "verify the log, follow a session's verdicts"),
+    "config": CommandEntry("config", "show the configuration, or write one to start from"),
+    "completion": CommandEntry("completion", "print a script that completes words in bash, zsh, fish", is_group=False),
+    "doctor": CommandEntry("doctor", "say which guarantees hold on this machine", is_group=False),
 }
 
 
@@ -71,7 +71,7 @@ def main() -> int:
     except Exception as error:
         if os.environ.get("CURTAINWALL_DEBUG"):
             raise
-        return _say_what_failed(error)
+        return _report_failure(error)
     return code
 
 
@@ -139,7 +139,7 @@ def _elsewhere() -> None:
     pass
 
 
-def _say_what_failed(error: Exception) -> int:
+def _report_failure(error: Exception) -> int:
     import typer
 
     if isinstance(error, typer.TyperException):
@@ -147,7 +147,7 @@ def _say_what_failed(error: Exception) -> int:
         if message.startswith("Usage:"):
             print(message, file=sys.stderr)
             return USAGE
-        from curtainwall.cli.usage import usage_words
+        from curtainwall.cli.help import usage_words
 
         context = getattr(error, "ctx", None)
         options = [word for option in context.command.params for word in option.opts] if context else ()

@@ -17,7 +17,7 @@ _SETTINGS = {"maxProcesses": ("most", 1), "idleTimeout": ("idle", 1000), "health
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedTeam:
     """A team that was read, and what its owner should know."""
 
     name: str
@@ -26,15 +26,15 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TeamsImport:
     """What was taken over from a file: its teams, what `[processes]` is to say, and what was left out."""
 
-    teams: tuple[Imported, ...]
+    teams: tuple[ImportedTeam, ...]
     processes: dict[str, int]
     notes: tuple[str, ...]
 
 
-def read_teams(path: Path) -> Taken:
+def read_teams(path: Path) -> TeamsImport:
     """Return what a file says; raise `Broken` for one that names no teams."""
     try:
         told: object = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -48,10 +48,10 @@ def read_teams(path: Path) -> Taken:
         raise Broken(f'`{path}` names no teams; write `{{"teams": {{"NAME": {{"project": "/…"}}}}}}`')
     processes, notes = _settings(told.get("settings"))
     found = tuple(_team(path, name, entry) for name, entry in cast("dict[str, object]", teams).items())
-    return Taken(found, processes, notes)
+    return TeamsImport(found, processes, notes)
 
 
-def import_teams(config: Path, source: Path) -> Taken:
+def import_teams(config: Path, source: Path) -> TeamsImport:
     """Write what a file says into the configuration, all or none, and return it; what `[processes]` says already stays."""
     taken = read_teams(source)
     add_teams(config, {team.name: team.settings for team in taken.teams}, taken.processes)
@@ -71,7 +71,7 @@ def _settings(told: object) -> tuple[dict[str, int], tuple[str, ...]]:
     return taken, tuple(notes)
 
 
-def _team(path: Path, name: str, entry: object) -> Imported:
+def _team(path: Path, name: str, entry: object) -> ImportedTeam:
     told = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
     project = told.get("project") or told.get("path")
     if not isinstance(project, str) or not project.startswith("/"):
@@ -92,4 +92,4 @@ def _team(path: Path, name: str, entry: object) -> Imported:
     if told.get("skipPermissions"):
         notes.append("`skipPermissions` is not taken over: it runs in mode `default`, and asks where the rules say so")
     notes += [f"`{key}` is not known here and was left out" for key in told if key not in _KNOWN]
-    return Imported(name, settings, tuple(notes))
+    return ImportedTeam(name, settings, tuple(notes))

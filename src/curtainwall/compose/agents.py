@@ -1,72 +1,171 @@
-"""A house whose agents work: the crew, whoever lets it work, and the desk for channels."""
+"""The fourth level: agents work, of three kinds (our own, in containers, as processes), and channels have a desk."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from curtainwall.agents.builtin import (
-    Around,
     BuiltinAgent,
+    BuiltinPorts,
     CodeLimits,
-    Model,
-    Programs,
-    Seal,
+    LanguageModel,
+    ProgramRunner,
+    SnapshotSeal,
     Workers,
 )
-from curtainwall.agents.builtin.models import Patient, find_model
-from curtainwall.agents.crew import Crew
-from curtainwall.channels.line import Line
-from curtainwall.channels.live import FarListening, LiveEndpoint
-from curtainwall.compose.external.container_kind import Brokered
-from curtainwall.compose.external.process_kind import Local
-from curtainwall.compose.free_hosts import told_hosts
-from curtainwall.compose.gate import Wired
-from curtainwall.compose.hooks import HookedLifetimes
-from curtainwall.compose.knowledge import HouseKnowledge, prompted_skills, shelf_of
+from curtainwall.agents.builtin.models import RetryingModel, find_model
+from curtainwall.agents.registry import AgentRegistry
+from curtainwall.channels.live import LiveEndpoint, RemoteListening
+from curtainwall.channels.ports import ChannelPorts
+from curtainwall.compose.free_hosts import describe_hosts
+from curtainwall.compose.gate import GatedSessions
+from curtainwall.compose.hooks import SessionHooks
+from curtainwall.compose.knowledge import HouseKnowledge, prompted_skills, skill_index
 from curtainwall.compose.models import default_model_name, model_settings
 from curtainwall.compose.setup import Setup
-from curtainwall.config.agents import BUILTIN, LOCAL, own_choice
-from curtainwall.config.keys import house_key
+from curtainwall.config.agents import BUILTIN, LOCAL, agent_model, agent_names, contained_agents
+from curtainwall.config.schema import Config
+from curtainwall.config.secrets import house_key
 from curtainwall.host import confined_worker, find_monty
-from curtainwall.model import Broken, Listening, Mode, Route
-from curtainwall.operations.desk import HouseDesk, Surface
+from curtainwall.model import Broken, Journal, LiveFeed, Mode, Route
+from curtainwall.operations.desk import DeskPorts, SessionDesk
 from curtainwall.operations.explanations import Explanations
-from curtainwall.operations.open import Wanted
-from curtainwall.runtime import HouseJournal, Turns
-from curtainwall.session import see_name
+from curtainwall.operations.open import SessionSpec
+from curtainwall.runtime import SessionJournal, Turns
+from curtainwall.session import require_short_name
 from curtainwall.teams.keeper import Keeper
 from curtainwall.tools.hooks import Pins
+
+if TYPE_CHECKING:
+    from curtainwall.agents.external.container import ContainerAgent
+    from curtainwall.agents.external.process import ProcessAgent
+    from curtainwall.compose.external.containers import Containers
+    from curtainwall.compose.external.processes import Processes
+
+
+def all_agents(config: Config) -> tuple[str, ...]:
+    """Return the names of all agents that a session can have."""
+    return agent_names(config.agents)
+
+
+class ContainerKind:
+    """The agents of others, behind our gate and our proxy."""
+
+    def __init__(self, wired: GatedSessions, journal: Journal) -> None:
+        self._wired = wired
+        self._journal = journal
+        self._made: Containers | None = None
+        self._agent: ContainerAgent | None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of its agents."""
+        return contained_agents(self._wired.setup.config.agents)
+
+    async def require_ready(self, agent: str) -> None:
+        """Raise, with what to do, where the engine, the image, the key or room on the disk is missing."""
+        await self._containers().require_ready(agent)
+
+    async def lacks_image(self, agent: str) -> bool:
+        """Tell whether an agent's image has to be built first; raise where nothing could be built."""
+        return await self._containers().lacks_image(agent)
+
+    async def build(self, agent: str) -> AsyncIterator[str]:
+        """Build an agent's image, and tell how it goes."""
+        async for line in self._containers().build(agent):
+            yield line
+
+    def require_model(self, agent: str, model: str) -> None:
+        """Raise where an agent cannot use a model of this name."""
+        self._containers().require_model(agent, model)
+
+    async def worker(self) -> "ContainerAgent":
+        """Return whoever keeps the containers."""
+        if self._agent is None:
+            self._agent = await self._containers().agent(self._journal)
+        return self._agent
+
+    async def close(self) -> None:
+        """Remove the containers of this process."""
+        if self._made is not None:
+            await self._made.close()
+
+    def _containers(self) -> "Containers":
+        if self._made is None:
+            # Start-up time: the engine's client and the authority take longer to load than most sessions last.
+            from curtainwall.compose.external.containers import Containers
+
+            self._made = Containers(self._wired)
+        return self._made
+
+
+class ProcessKind:
+    """Local agents, behind our gate and our proxy."""
+
+    names: Sequence[str] = (LOCAL,)
+
+    def __init__(self, wired: GatedSessions, journal: Journal) -> None:
+        self._wired = wired
+        self._journal = journal
+        self._made: Processes | None = None
+
+    async def require_ready(self, agent: str) -> None:
+        """Raise, with what to do, where the program, the confinement or the key is missing."""
+        await self._processes().require_ready(agent)
+
+    def require_model(self, agent: str, model: str) -> None:
+        """Raise where the agent cannot use a model of this name."""
+        self._processes().require_model(agent, model)
+
+    async def worker(self) -> "ProcessAgent":
+        """Return whoever keeps the processes."""
+        return await self._processes().agent()
+
+    async def close(self) -> None:
+        """End the processes."""
+        if self._made is not None:
+            await self._made.close()
+
+    def _processes(self) -> "Processes":
+        if self._made is None:
+            # Start-up time: the proxy and its authority take longer to load than most sessions last.
+            from curtainwall.compose.external.processes import Processes
+
+            self._made = Processes(self._wired, self._journal)
+        return self._made
+
 
 _MIB = 1024 * 1024
 _LEAST_MEMORY = 512 * _MIB
 
 TERMINAL = Route(channel="local", reference="terminal")
 
-ModelOf = Callable[[str], Model]
+ModelOf = Callable[[str], LanguageModel]
 """Finds a model by the name that a session has for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class AtWork:
+class RunningAgents:
     """Everything that a channel or a program needs to work with sessions."""
 
-    wired: Wired
-    journal: HouseJournal
+    wired: GatedSessions
+    journal: SessionJournal
     turns: Turns
-    desk: HouseDesk
-    crew: Crew
-    listening: Listening
+    desk: SessionDesk
+    crew: AgentRegistry
+    listening: LiveFeed
     """What happens right now, in whichever process."""
 
     @property
-    def line(self) -> Line:
+    def line(self) -> ChannelPorts:
         """The line of a text channel to the house."""
         wired = self.wired
         explaining, knowledge = Explanations(wired.sessions), HouseKnowledge(wired.sessions, wired.masker)
-        return Line(self.desk, wired.house.feed, self.listening, wired.house.clock, explaining, knowledge)
+        return ChannelPorts(self.desk, wired.house.feed, self.listening, wired.house.clock, explaining, knowledge)
 
 
 class InstructionPins:
@@ -84,35 +183,35 @@ class InstructionPins:
         self._pins.set(f"{workspace}/{path}", digest)
 
 
-class Builtin:
+class BuiltinKind:
     """Our own agent, with its models and the workers that run its programs."""
 
     names = (BUILTIN,)
 
-    def __init__(self, wired: Wired, journal: HouseJournal, model_of: ModelOf, threshold: float | None) -> None:
+    def __init__(self, wired: GatedSessions, journal: SessionJournal, model_of: ModelOf, threshold: float | None) -> None:
         setup = wired.setup
         self._model_of = model_of
         self._workers = Workers(lambda: worker_launcher(setup), code_limits(setup), most=setup.config.code.workers)
-        around = Around(
+        around = BuiltinPorts(
             feed=wired.house.feed,
             gate=wired.gate,
             journal=journal,
             hooks=wired.hooks,
             clock=wired.house.clock,
             masker=wired.masker,
-            programs=Programs(self._workers, Seal(house_key(setup.home.mask_key)), journal),
+            programs=ProgramRunner(self._workers, SnapshotSeal(house_key(setup.home.mask_key)), journal),
             model_of=model_of,
             tools=wired.tools.listing,
             remembered=InstructionPins(Pins(setup.home.root / "instructions.json")),
-            skills=partial(prompted_skills, shelf_of(setup.home), mask=wired.masker.mask_text),
-            hosts=partial(told_hosts, wired),
+            skills=partial(prompted_skills, skill_index(setup.home), mask=wired.masker.mask_text),
+            hosts=partial(describe_hosts, wired),
         )
         self._agent = BuiltinAgent(around, threshold)
 
-    async def see_that_it_can(self, agent: str) -> None:
+    async def require_ready(self, agent: str) -> None:
         """See nothing: what it needs comes with us, and a model is looked for by its name."""
 
-    def see_model(self, agent: str, model: str) -> None:
+    def require_model(self, agent: str, model: str) -> None:
         """Raise where a name leads to no model."""
         del agent
         self._model_of(model)
@@ -127,62 +226,67 @@ class Builtin:
 
 
 @asynccontextmanager
-async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> AsyncGenerator[AtWork]:
+async def run_agents(wired: GatedSessions, model_of: ModelOf, wanted: SessionSpec) -> AsyncGenerator[RunningAgents]:
     """Let agents work in a house until the context is left; then turns that run are parked."""
-    house, journal = wired.house, HouseJournal(wired.house)
+    house, journal = wired.house, SessionJournal(wired.house)
     threshold = wired.setup.config.model.compact_at or None
-    crew = Crew(wired.sessions.names.of, Builtin(wired, journal, model_of, threshold), Brokered(wired, journal), Local(wired, journal))
-    lifetimes = HookedLifetimes(wired.hooks, wired.lifecycle)
+    crew = AgentRegistry(
+        wired.sessions.names.of,
+        BuiltinKind(wired, journal, model_of, threshold),
+        ContainerKind(wired, journal),
+        ProcessKind(wired, journal),
+    )
+    lifetimes = SessionHooks(wired.hooks, wired.lifecycle)
     turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words, wired.gate, lifetimes)
     watch = wired.setup.home.root / "run" / "watch"
-    listening = FarListening(journal, house.feed, wired.store.leases, watch)
-    desk = HouseDesk(wired.sessions, Surface(wired.incoming, crew, turns.attend, wanted, threshold))
+    listening = RemoteListening(journal, house.feed, wired.store.leases, watch)
+    desk = SessionDesk(wired.sessions, DeskPorts(wired.incoming, crew, turns.attend, wanted, threshold))
     keeping = Keeper(wired.teams, turns, crew).at_work() if wired.setup.config.teams else nullcontext()
     async with LiveEndpoint(journal, watch).open():
         try:
             async with keeping:
-                yield AtWork(wired, journal, turns, desk, crew, listening)
+                yield RunningAgents(wired, journal, turns, desk, crew, listening)
         finally:
             await turns.close()
             await crew.close()
 
 
-def models_of(wired: Wired) -> ModelOf:
+def model_finder(wired: GatedSessions) -> ModelOf:
     """Return what finds models by name, each once, and asks them with patience."""
     settings = model_settings(wired.setup.config, wired.masker.learn)
-    found: dict[str, Model] = {}
+    found: dict[str, LanguageModel] = {}
 
-    def model_of(name: str) -> Model:
+    def model_of(name: str) -> LanguageModel:
         if name not in found:
-            found[name] = Patient(find_model(name, settings), asyncio.sleep)
+            found[name] = RetryingModel(find_model(name, settings), asyncio.sleep)
         return found[name]
 
     return model_of
 
 
-def wanted_of(
-    wired: Wired,
+def session_spec(
+    wired: GatedSessions,
     agent: str,
     model: str | None,
     workspace: Path | None,
     mode: Mode | None,
     name: str,
     route: Route = TERMINAL,
-) -> Wanted:
+) -> SessionSpec:
     """Return what a new session should be: as the user says, and where they say nothing, as fits the agent."""
-    see_name(name)
+    require_short_name(name)
     if agent == BUILTIN:
-        return Wanted(model or default_model_of(wired), workspace, name, agent, mode or Mode.DEFAULT, (route,))
-    own = own_choice(wired.setup.config.agents, agent)
-    return Wanted(model or own, workspace, name, agent, mode or usual_mode(agent, workspace), (route,))
+        return SessionSpec(model or default_model_of(wired), workspace, name, agent, mode or Mode.DEFAULT, (route,))
+    own = agent_model(wired.setup.config.agents, agent)
+    return SessionSpec(model or own, workspace, name, agent, mode or default_mode(agent, workspace), (route,))
 
 
-def usual_mode(agent: str, workspace: Path | None) -> Mode:
+def default_mode(agent: str, workspace: Path | None) -> Mode:
     """Return the mode of an agent's new session: giving a project to an agent that has it mounted is granting edits in it."""
     return Mode.DEFAULT if workspace is None or agent in (BUILTIN, LOCAL) else Mode.ACCEPT_EDITS
 
 
-def default_model_of(wired: Wired) -> str:
+def default_model_of(wired: GatedSessions) -> str:
     """Return the model of a new session where none is named."""
     return default_model_name(wired.setup.config, wired.masker.learn)
 

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from curtainwall.channels import Rendezvous
-from curtainwall.compose.gate import Wired
+from curtainwall.compose.gate import GatedSessions
 from curtainwall.model import HOUSE_CHANNELS, AnswerApproval, ApprovalQuery, SessionId, SessionQuery
 
 
-def rendezvous_of(wired: Wired, *, only: SessionId | None = None, left: Iterable[SessionId] = ()) -> Rendezvous:
+def rendezvous_of(wired: GatedSessions, *, only: SessionId | None = None, left: Iterable[SessionId] = ()) -> Rendezvous:
     """Return what keeps the asks of one session as files, or those of every session that is not of a terminal."""
     home, index = wired.setup.home, wired.store.index
 
@@ -36,7 +36,7 @@ def rendezvous_of(wired: Wired, *, only: SessionId | None = None, left: Iterable
 
 
 @asynccontextmanager
-async def files_of(wired: Wired, session: SessionId) -> AsyncGenerator[None]:
+async def ask_files_of(wired: GatedSessions, session: SessionId) -> AsyncGenerator[None]:
     """Show a session's asks as files, and take answers from files, where `approvals.files` says so."""
     if not wired.setup.config.approvals.files:
         yield

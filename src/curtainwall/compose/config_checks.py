@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from curtainwall.agents.builtin.models import fault_in_name
 from curtainwall.compose.models import model_settings
-from curtainwall.compose.rules import lists_of, rule_sources
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.policy import lists_of, rule_sources
+from curtainwall.compose.setup import load_setup
 from curtainwall.config.agents import BUILTIN
 from curtainwall.config.schema import Config
 from curtainwall.host.home import Home, user_homes
@@ -23,7 +23,7 @@ def fault_in_config(home: Home, config: Config) -> str:
     except CurtainwallError as fault:
         return str(fault)
     try:
-        set_up(environ={**os.environ, "CURTAINWALL_HOME": str(home.root)})
+        load_setup(environ={**os.environ, "CURTAINWALL_HOME": str(home.root)})
     except CurtainwallError as fault:
         return "" if _rules_are_at_fault(home) else str(fault)
     return ""
@@ -37,7 +37,7 @@ def _rules_are_at_fault(home: Home) -> bool:
     return False
 
 
-def dangling(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+def missing_references(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Return a sentence for each program and model that is named and not there, with the key that names it."""
     return (*_programs(config, environ), *_models(config, environ))
 

@@ -16,24 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from curtainwall.channels.text.counts import counted
-from curtainwall.compose.config_checks import dangling, fault_in_config, unshown_targets
+from curtainwall.channels.plain import counted
+from curtainwall.compose.config_checks import fault_in_config, missing_references, unshown_targets
 from curtainwall.compose.external.providers import accesses, missing_keys
 from curtainwall.compose.models import default_model_name
-from curtainwall.compose.sandboxes import share_limits
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.setup import load_setup
 from curtainwall.compose.store import open_store
+from curtainwall.compose.tools import share_limits
 from curtainwall.config.agents import LOCAL
 from curtainwall.config.loader import load_config
 from curtainwall.config.schema import Config
-from curtainwall.config.shared_secrets import faults_in_secrets
+from curtainwall.config.secrets import faults_in_secrets
 from curtainwall.facts import is_beneath
-from curtainwall.host import Missing, confined_worker, confinement_report, find_bubblewrap, find_monty
+from curtainwall.host import BubblewrapMissing, confined_worker, confinement_report, find_bubblewrap, find_monty
 from curtainwall.host.home import Home
 from curtainwall.model import Broken, CurtainwallError, Index, Marks, SessionId, SessionQuery
-from curtainwall.operations.copy_tree import FICLONE
+from curtainwall.operations.fork import FICLONE
 
-Standing = Literal["ok", "warn", "fail"]
+FindingStatus = Literal["ok", "warn", "fail"]
 
 _OPENAT2, _LANDLOCK_CREATE, _ASK_VERSION = 437, 444, 1
 _NETWORKED = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "glusterfs", "ceph", "afs")
@@ -44,16 +44,16 @@ _PATIENCE = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One thing we looked at."""
 
     name: str
-    standing: Standing
+    standing: FindingStatus
     what: str
     todo: str = ""
 
 
-def examine(home: Home) -> Iterator[Finding]:
+def examine(home: Home) -> Iterator[DoctorFinding]:
     """Look at everything that our guarantees rest on."""
     for look in (_python, _kernel, _openat2, _landlock, _docker, _sqlite):
         yield look()
@@ -79,14 +79,16 @@ def examine(home: Home) -> Iterator[Finding]:
         yield look_at(home)
 
 
-def _python() -> Finding:
-    return Finding("python", "ok", platform.python_version())
+def _python() -> DoctorFinding:
+    return DoctorFinding("python", "ok", platform.python_version())
 
 
-def _kernel() -> Finding:
+def _kernel() -> DoctorFinding:
     if sys.platform != "linux":
-        return Finding("kernel", "fail", f"{platform.system()} is not Linux", "leases, confinement and file opening are made for Linux")
-    return Finding("kernel", "ok", f"Linux {platform.release()}")
+        return DoctorFinding(
+            "kernel", "fail", f"{platform.system()} is not Linux", "leases, confinement and file opening are made for Linux"
+        )
+    return DoctorFinding("kernel", "ok", f"Linux {platform.release()}")
 
 
 def _syscall(number: int, *arguments: object) -> tuple[int, int]:
@@ -95,54 +97,54 @@ def _syscall(number: int, *arguments: object) -> tuple[int, int]:
     return call(ctypes.c_long(number), *arguments), ctypes.get_errno()
 
 
-def _openat2() -> Finding:
+def _openat2() -> DoctorFinding:
     how = (ctypes.c_uint64 * 3)(getattr(os, "O_PATH", 0) | os.O_CLOEXEC, 0, 0x08)
     opened, error = _syscall(_OPENAT2, ctypes.c_int(-100), ctypes.c_char_p(b"."), ctypes.byref(how), ctypes.c_size_t(24))
     if opened >= 0:
         os.close(opened)
-        return Finding("openat2", "ok", "files are opened beneath the approved directory by the kernel itself")
-    return Finding("openat2", "warn", f"missing ({os.strerror(error)}): a walk without links is used", "a kernel from 5.6 on has it")
+        return DoctorFinding("openat2", "ok", "files are opened beneath the approved directory by the kernel itself")
+    return DoctorFinding("openat2", "warn", f"missing ({os.strerror(error)}): a walk without links is used", "a kernel from 5.6 on has it")
 
 
-def _landlock() -> Finding:
+def _landlock() -> DoctorFinding:
     version, error = _syscall(_LANDLOCK_CREATE, ctypes.c_void_p(None), ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION))
     if version > 0:
-        return Finding("landlock", "ok", f"ABI {version}: holds code workers where bubblewrap is missing")
-    return Finding("landlock", "warn", f"missing ({os.strerror(error)})", "boot with `lsm=landlock,…`, or install bubblewrap")
+        return DoctorFinding("landlock", "ok", f"ABI {version}: holds code workers where bubblewrap is missing")
+    return DoctorFinding("landlock", "warn", f"missing ({os.strerror(error)})", "boot with `lsm=landlock,…`, or install bubblewrap")
 
 
-def _confinement(home: Home) -> Iterator[Finding]:
+def _confinement(home: Home) -> Iterator[DoctorFinding]:
     """Say what `host` found out about itself; it tried it."""
     found = find_bubblewrap()
-    if isinstance(found, Missing):
-        yield Finding("bubblewrap", "warn", f"{found.reason}; shell, git and sandboxed servers are absent", found.remedy)
+    if isinstance(found, BubblewrapMissing):
+        yield DoctorFinding("bubblewrap", "warn", f"{found.reason}; shell, git and sandboxed servers are absent", found.remedy)
         return
-    yield Finding("bubblewrap", "ok", f"{found.version}: commands run without network, with the workspace alone")
+    yield DoctorFinding("bubblewrap", "ok", f"{found.version}: commands run without network, with the workspace alone")
     limits = None
     with suppress(CurtainwallError):
         limits = share_limits(load_config(home.config).sandboxes)
     for guarantee in confinement_report(limits)[1:]:
-        yield Finding(guarantee.name, "ok" if guarantee.holds else "warn", guarantee.detail)
+        yield DoctorFinding(guarantee.name, "ok" if guarantee.holds else "warn", guarantee.detail)
 
 
-def _workers(home: Home) -> Finding:
+def _workers(home: Home) -> DoctorFinding:
     """Say what holds code workers, having started one each way until one held."""
     binary = find_monty()
     if binary is None:
-        return Finding("code workers", "warn", "no `monty` here: code mode is refused", "install pydantic-monty anew")
+        return DoctorFinding("code workers", "warn", "no `monty` here: code mode is refused", "install pydantic-monty anew")
     try:
         # Where a launcher would be written: whether programs may be started there is part of the question.
         with tempfile.TemporaryDirectory(dir=_nearest(home.root)) as directory:
             held = confined_worker(binary, Path(directory)).how
     except OSError as error:
-        return Finding("code workers", "warn", f"cannot be tried: {error.strerror}", "make our directory writable")
+        return DoctorFinding("code workers", "warn", f"cannot be tried: {error.strerror}", "make our directory writable")
     except CurtainwallError as error:
-        return Finding("code workers", "warn", f"none: code mode is refused; {error}")
+        return DoctorFinding("code workers", "warn", f"none: code mode is refused; {error}")
     by = "bubblewrap" if held == "bubblewrap" else "Landlock and a system-call filter"
-    return Finding("code workers", "ok", f"held by {by}: no network, no files, one life with us")
+    return DoctorFinding("code workers", "ok", f"held by {by}: no network, no files, one life with us")
 
 
-def _docker() -> Finding:
+def _docker() -> DoctorFinding:
     # Start-up time: only whoever looks at the machine needs the engine's client here.
     from curtainwall.agents.external.container import Engine
 
@@ -157,18 +159,18 @@ def _docker() -> Finding:
     fix = "install and start Docker; nothing else needs it"
     try:
         # The way that agents take, and not the client's: that one may be missing, or lead to another engine.
-        return Finding("docker", "ok", f"engine {asyncio.run(version())}: container agents can run")
+        return DoctorFinding("docker", "ok", f"engine {asyncio.run(version())}: container agents can run")
     except CurtainwallError as fault:
-        return Finding("docker", "warn", f"container agents cannot run: {fault}", fix)
+        return DoctorFinding("docker", "warn", f"container agents cannot run: {fault}", fix)
     except TimeoutError:
-        return Finding("docker", "warn", f"container agents cannot run: the engine did not answer within {_PATIENCE} seconds", fix)
+        return DoctorFinding("docker", "warn", f"container agents cannot run: the engine did not answer within {_PATIENCE} seconds", fix)
 
 
-def _sqlite() -> Finding:
+def _sqlite() -> DoctorFinding:
     version = sqlite3.sqlite_version
     if sqlite3.sqlite_version_info < (3, 37):
-        return Finding("sqlite", "fail", f"{version} is too old", "3.37 or newer is needed")
-    return Finding("sqlite", "ok", version)
+        return DoctorFinding("sqlite", "fail", f"{version} is too old", "3.37 or newer is needed")
+    return DoctorFinding("sqlite", "ok", version)
 
 
 def _nearest(path: Path) -> Path:
@@ -177,7 +179,7 @@ def _nearest(path: Path) -> Path:
     return path
 
 
-def _file_system(home: Home) -> Finding:
+def _file_system(home: Home) -> DoctorFinding:
     kind, place = "unknown", str(_nearest(home.root))
     longest = -1
     for line in Path("/proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines() if os.path.exists("/proc/mounts") else ():
@@ -186,13 +188,17 @@ def _file_system(home: Home) -> Finding:
         if (place == at or place.startswith(at.rstrip("/") + "/")) and len(at) >= longest:
             kind, longest = type_, len(at)
     if kind.startswith(_NETWORKED):
-        return Finding("file system", "fail", f"{kind}: locks and WAL do not hold over a network", "put CURTAINWALL_HOME on a local disk")
+        return DoctorFinding(
+            "file system", "fail", f"{kind}: locks and WAL do not hold over a network", "put CURTAINWALL_HOME on a local disk"
+        )
     if kind in _FORGETFUL:
-        return Finding("file system", "warn", f"{kind}: everything is gone when the machine restarts", "put CURTAINWALL_HOME on a disk")
-    return Finding("file system", "ok", kind)
+        return DoctorFinding(
+            "file system", "warn", f"{kind}: everything is gone when the machine restarts", "put CURTAINWALL_HOME on a disk"
+        )
+    return DoctorFinding("file system", "ok", kind)
 
 
-def _durability(home: Home) -> Finding:
+def _durability(home: Home) -> DoctorFinding:
     """Sync a file where the log is or would be; a disk that answers at once probably did not write."""
     try:
         with tempfile.NamedTemporaryFile(dir=_nearest(home.root)) as file:
@@ -204,16 +210,16 @@ def _durability(home: Home) -> Finding:
                 os.fsync(file.fileno())
                 took.append(time.perf_counter() - start)
     except OSError as error:
-        return Finding("disk sync", "fail", f"cannot write beside the log: {error.strerror}", "make the disk writable")
+        return DoctorFinding("disk sync", "fail", f"cannot write beside the log: {error.strerror}", "make the disk writable")
     median = sorted(took)[2] * 1000
     if median < 0.02:
-        return Finding(
+        return DoctorFinding(
             "disk sync", "warn", f"a sync returns after {median:.3f} ms", "this disk may not keep what it confirms when power fails"
         )
-    return Finding("disk sync", "ok", f"a sync takes {median:.2f} ms")
+    return DoctorFinding("disk sync", "ok", f"a sync takes {median:.2f} ms")
 
 
-def _sharing(home: Home) -> Finding:
+def _sharing(home: Home) -> DoctorFinding:
     import fcntl
 
     try:
@@ -222,27 +228,27 @@ def _sharing(home: Home) -> Finding:
             one.flush()
             fcntl.ioctl(two.fileno(), FICLONE, one.fileno())
     except OSError:
-        return Finding("reflink", "ok", "not here: forks copy their workspace byte by byte")
-    return Finding("reflink", "ok", "forks share blocks with their parent")
+        return DoctorFinding("reflink", "ok", "not here: forks copy their workspace byte by byte")
+    return DoctorFinding("reflink", "ok", "forks share blocks with their parent")
 
 
-def _space(home: Home) -> Finding:
+def _space(home: Home) -> DoctorFinding:
     free = shutil.disk_usage(_nearest(home.root)).free
     told = f"{free / 1024**3:.1f} GiB free"
     return (
-        Finding("space", "warn", told, "free some; a full disk parks every session")
+        DoctorFinding("space", "warn", told, "free some; a full disk parks every session")
         if free < _LITTLE_SPACE
-        else Finding("space", "ok", told)
+        else DoctorFinding("space", "ok", told)
     )
 
 
-def _modes(home: Home) -> Finding:
+def _modes(home: Home) -> DoctorFinding:
     if not home.root.exists():
         above = _nearest(home.root)
         if not os.access(above, os.W_OK | os.X_OK, effective_ids=True):
             told = f"{home.root} is not there, and {above} is not yours to make it in"
-            return Finding("home", "fail", told, "set CURTAINWALL_HOME to a directory of your own")
-        return Finding("home", "ok", f"{home.root} is not there yet; it is made with mode 0700")
+            return DoctorFinding("home", "fail", told, "set CURTAINWALL_HOME to a directory of your own")
+        return DoctorFinding("home", "ok", f"{home.root} is not there yet; it is made with mode 0700")
     # What an editor writes has mode 0644. That is no fault: the directory is closed, so it matters only that nobody else writes there.
     edited = {home.config, *home.root.glob("policy/*")}
     open_to_others = [
@@ -251,20 +257,20 @@ def _modes(home: Home) -> Finding:
         if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) & (0o022 if path in edited else 0o077)
     ]
     if open_to_others:
-        return Finding("home", "fail", f"others can use {', '.join(open_to_others[:4])}", f"chmod -R go= {home.root}")
+        return DoctorFinding("home", "fail", f"others can use {', '.join(open_to_others[:4])}", f"chmod -R go= {home.root}")
     if home.root.stat().st_uid != os.geteuid():
-        return Finding("home", "fail", f"{home.root} belongs to somebody else", "set CURTAINWALL_HOME to a directory of your own")
-    return Finding("home", "ok", f"{home.root}, for us alone")
+        return DoctorFinding("home", "fail", f"{home.root} belongs to somebody else", "set CURTAINWALL_HOME to a directory of your own")
+    return DoctorFinding("home", "ok", f"{home.root}, for us alone")
 
 
-def _tried(name: str, act: Callable[[], str], todo: str) -> Finding:
+def _tried(name: str, act: Callable[[], str], todo: str) -> DoctorFinding:
     try:
-        return Finding(name, "ok", act())
+        return DoctorFinding(name, "ok", act())
     except CurtainwallError as error:
-        return Finding(name, "fail", str(error), todo)
+        return DoctorFinding(name, "fail", str(error), todo)
 
 
-def _config(home: Home) -> Finding:
+def _config(home: Home) -> DoctorFinding:
     def act() -> str:
         if fault := fault_in_config(home, load_config(home.config)):
             raise Broken(fault)
@@ -274,39 +280,41 @@ def _config(home: Home) -> Finding:
     if found.standing != "ok":
         return found
     config = load_config(home.config)
-    unshown, lost = unshown_targets(config), dangling(config)
+    unshown, lost = unshown_targets(config), missing_references(config)
     more = f" (and {len(unshown) + len(lost) - 1} more; `curtainwall config show` has all)" if len(unshown) + len(lost) > 1 else ""
     todo = "serve that place, or name another" if unshown else "install it, or name another"
-    return Finding("config", "warn", f"{(*unshown, *lost)[0]}{more}", todo) if unshown or lost else found
+    return DoctorFinding("config", "warn", f"{(*unshown, *lost)[0]}{more}", todo) if unshown or lost else found
 
 
-def _secrets(home: Home) -> Finding:
+def _secrets(home: Home) -> DoctorFinding:
     """Say which secrets `serve` would miss if it was started from here; another environment may have them."""
     try:
         faults = list(faults_in_secrets(load_config(home.config)))
     except CurtainwallError:
-        return Finding("secrets", "warn", "unknown: the configuration cannot be read")
+        return DoctorFinding("secrets", "warn", "unknown: the configuration cannot be read")
     if faults:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        return Finding("secrets", "warn", f"{faults[0]}{more}", "until then `serve` does not start, or goes without what stands on it")
-    return Finding("secrets", "ok", "what webhooks, teams, Matrix and notifications need is there, or they need none")
+        return DoctorFinding(
+            "secrets", "warn", f"{faults[0]}{more}", "until then `serve` does not start, or goes without what stands on it"
+        )
+    return DoctorFinding("secrets", "ok", "what webhooks, teams, Matrix and notifications need is there, or they need none")
 
 
-def _matrix(home: Home) -> Finding:
+def _matrix(home: Home) -> DoctorFinding:
     """Say what `serve` found wrong when it last tried: only it talks to the homeserver."""
     try:
         config = load_config(home.config)
         with open_store(home) as store:
             found = list(matrix_trouble(config, store.marks, store.index))
     except CurtainwallError as fault:
-        return Finding("matrix", "warn", f"unknown: {fault}")
+        return DoctorFinding("matrix", "warn", f"unknown: {fault}")
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        return Finding("matrix", "warn", f"{found[0]}{more}", "docs/matrix.md, When something goes wrong")
-    return Finding("matrix", "ok", "nothing is known to be wrong" if config.matrix.homeserver else "not configured")
+        return DoctorFinding("matrix", "warn", f"{found[0]}{more}", "docs/matrix.md, When something goes wrong")
+    return DoctorFinding("matrix", "ok", "nothing is known to be wrong" if config.matrix.homeserver else "not configured")
 
 
-def _keys(home: Home) -> Finding:
+def _keys(home: Home) -> DoctorFinding:
     """Say which keys of models are not where the configuration says; those that only a program or a keyring knows are not asked for."""
     try:
         config = load_config(home.config)
@@ -316,74 +324,74 @@ def _keys(home: Home) -> Finding:
             given = accesses(config, lambda _name, _value: None, agent=agent, team=name)
             missing |= dict.fromkeys(asyncio.run(missing_keys(given)).values())
     except CurtainwallError as fault:
-        return Finding("keys", "warn", f"unknown: {fault}")
+        return DoctorFinding("keys", "warn", f"unknown: {fault}")
     if missing:
-        return Finding("keys", "warn", "; ".join(missing), "until then agents cannot talk to the models that these are for")
-    return Finding("keys", "ok", "every key that the configuration names is where it says")
+        return DoctorFinding("keys", "warn", "; ".join(missing), "until then agents cannot talk to the models that these are for")
+    return DoctorFinding("keys", "ok", "every key that the configuration names is where it says")
 
 
-def _model(home: Home) -> Finding:
+def _model(home: Home) -> DoctorFinding:
     """Say which model a new session would use; it is no fault to have none but the stand-in."""
     try:
         config = load_config(home.config)
         name = default_model_name(config, lambda _name, _value: None)
     except CurtainwallError as error:
-        return Finding("model", "warn", f"none can be found: {error}")
+        return DoctorFinding("model", "warn", f"none can be found: {error}")
     how = (
         "set ANTHROPIC_API_KEY or OPENAI_API_KEY"
         if config.model.name == "auto"
         else "`model.name` in the configuration chooses it; change that"
     )
     keyless = f"demo, a stand-in that follows plain instructions; {how} for a language model"
-    return Finding("model", "ok", keyless if name == "demo" else name)
+    return DoctorFinding("model", "ok", keyless if name == "demo" else name)
 
 
-def _local_agents(home: Home) -> Finding:
+def _local_agents(home: Home) -> DoctorFinding:
     """Say what local agents would lack, where the configuration or the path has one; it is no fault to have none that nobody wants."""
     try:
         config = load_config(home.config)
     except CurtainwallError:
-        return Finding("local agents", "warn", "unknown: the configuration cannot be read")
+        return DoctorFinding("local agents", "warn", "unknown: the configuration cannot be read")
     program = config.processes.program or "claude"
     teams = [name for name, team in sorted(config.teams.items()) if team.agent == LOCAL]
     idle = f"; `peers.warm` starts nothing, as no team is served by `{LOCAL}`" if config.peers.warm and not teams else ""
     if shutil.which(program) is None:
         missing = f"no `{program}`" if config.processes.program else "no `claude` on the path"
         if not config.processes.program and not teams:
-            return Finding("local agents", "ok", f"{missing}; `start --agent {LOCAL}` would need it{idle}")
+            return DoctorFinding("local agents", "ok", f"{missing}; `start --agent {LOCAL}` would need it{idle}")
         whose = f"; without it these teams cannot work: {', '.join(teams)}" if teams else ""
-        return Finding("local agents", "warn", f"{missing}{whose}", "install it, or say in `processes.program` where it is")
+        return DoctorFinding("local agents", "warn", f"{missing}{whose}", "install it, or say in `processes.program` where it is")
     if shutil.which("socat") is None:
-        return Finding("local agents", "warn", f"`{program}` is there and `socat` is not", "on Debian: apt-get install socat")
-    return Finding("local agents", "ok", f"`start --agent {LOCAL}` finds `{program}` and `socat`{idle}")
+        return DoctorFinding("local agents", "warn", f"`{program}` is there and `socat` is not", "on Debian: apt-get install socat")
+    return DoctorFinding("local agents", "ok", f"`start --agent {LOCAL}` finds `{program}` and `socat`{idle}")
 
 
-def _servers(home: Home) -> Finding:
+def _servers(home: Home) -> DoctorFinding:
     try:
         servers = load_config(home.config).servers
     except CurtainwallError:
-        return Finding("servers", "warn", "unknown: the configuration cannot be read")
+        return DoctorFinding("servers", "warn", "unknown: the configuration cannot be read")
     trusted = [name for name, section in servers.items() if section.trusted]
     if trusted:
-        return Finding(
+        return DoctorFinding(
             "servers",
             "warn",
             f"outside any sandbox: {', '.join(trusted)}",
             "they have your network and files; take `trusted` away if you can",
         )
-    return Finding("servers", "ok", f"{len(servers)}, each in a sandbox without network" if servers else "none")
+    return DoctorFinding("servers", "ok", f"{len(servers)}, each in a sandbox without network" if servers else "none")
 
 
-def _policy(home: Home) -> Finding:
+def _policy(home: Home) -> DoctorFinding:
     try:
-        setup = set_up(environ={**os.environ, "CURTAINWALL_HOME": str(home.root)})
+        setup = load_setup(environ={**os.environ, "CURTAINWALL_HOME": str(home.root)})
     except CurtainwallError as error:
-        return Finding("policy", "fail", str(error), "until then nothing is allowed")
+        return DoctorFinding("policy", "fail", str(error), "until then nothing is allowed")
     told = f"{len(setup.policy.rules)} rules, {len(setup.policy.protection.never)} protected paths"
-    return Finding("policy", "warn", setup.warnings[0], told) if setup.warnings else Finding("policy", "ok", told)
+    return DoctorFinding("policy", "warn", setup.warnings[0], told) if setup.warnings else DoctorFinding("policy", "ok", told)
 
 
-def _log(home: Home) -> Finding:
+def _log(home: Home) -> DoctorFinding:
     def act() -> str:
         with open_store(home) as store:
             waiting = store.tallies.tally().asks.get("open", 0)
@@ -392,19 +400,19 @@ def _log(home: Home) -> Finding:
     return _tried("log", act, "make room on a full disk; otherwise see `curtainwall audit verify`")
 
 
-def _workspaces(home: Home) -> Finding:
+def _workspaces(home: Home) -> DoctorFinding:
     """See that the sessions' own workspaces are in this home; otherwise it is a copy of another one, or was moved."""
     try:
         with open_store(home) as store:
             rows = store.index.sessions(SessionQuery(limit=_LOOKED_AT))
     except CurtainwallError:
-        return Finding("workspaces", "warn", "unknown: the log cannot be read")
+        return DoctorFinding("workspaces", "warn", "unknown: the log cannot be read")
     own = (row.workspace for row in rows if row.own_workspace)
     elsewhere = next((path for path in own if not is_beneath(path, os.path.realpath(home.sessions))), None)
     if elsewhere is None:
-        return Finding("workspaces", "ok", "those that sessions have of their own are in this home")
+        return DoctorFinding("workspaces", "ok", "those that sessions have of their own are in this home")
     todo = "it is a copy, or was moved: let no other home use them, or move it back (docs/serve.md, Backup)"
-    return Finding("workspaces", "warn", f"sessions of this home work in `{elsewhere}`, which is not in it", todo)
+    return DoctorFinding("workspaces", "warn", f"sessions of this home work in `{elsewhere}`, which is not in it", todo)
 
 
 def matrix_trouble(config: Config, marks: Marks, index: Index) -> Iterator[str]:

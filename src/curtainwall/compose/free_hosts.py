@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from curtainwall.compose.gate import Wired
+from curtainwall.compose.gate import GatedSessions
 from curtainwall.model import BadCall, Effect, HostFacts, Place, Scope, SessionId, ToolHost
 from curtainwall.policy import Policy, judge
 from curtainwall.session import Rules, SessionState, standing_answer
@@ -60,7 +60,7 @@ class FreeHosts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _FetchJudge:
     """The gate's own judgement on calls that nobody makes. Nothing is logged, looked up or connected to."""
 
     tools: ToolHost
@@ -84,7 +84,7 @@ def free_hosts(tools: ToolHost, rules: Rules, state: SessionState) -> FreeHosts 
     INVARIANT: only what this session would be allowed now is named. What is asked about or refused is not, and nor is anything of a
     private network: an agent, and its model's provider, learn no more of that than the user tells them.
     """
-    asking, named, letters, tried = _Asking(tools, rules, state), list[str](), 0, 0
+    asking, named, letters, tried = _FetchJudge(tools, rules, state), list[str](), 0, 0
     try:
         others, _ = asking.effect(_ELSEWHERE)
     except BadCall:
@@ -98,7 +98,7 @@ def free_hosts(tools: ToolHost, rules: Rules, state: SessionState) -> FreeHosts 
             is_more = True
             break
         try:
-            effect, is_public = asking.effect(_written(name))
+            effect, is_public = asking.effect(_example_host(name))
         except BadCall:
             continue
         is_asked = is_asked or effect is Effect.ASK
@@ -109,7 +109,7 @@ def free_hosts(tools: ToolHost, rules: Rules, state: SessionState) -> FreeHosts 
     return FreeHosts(others, tuple(named), is_more, is_asked)
 
 
-def told_hosts(wired: Wired, session: SessionId) -> str:
+def describe_hosts(wired: GatedSessions, session: SessionId) -> str:
     """Return what a session's agent is told of the network; nothing where it has nothing to fetch with."""
     # Only looked at: a process that is got ready for a session may stand beside the one that decides for it.
     state = wired.house.peek(session) or wired.sessions.state(session)
@@ -122,7 +122,7 @@ def _candidates(policy: Policy) -> Iterator[str]:
     yield from dict.fromkeys((*policy.lists.hosts, *(name for host in policy.permitted_hosts for name in (host, f"*.{host}"))))
 
 
-def _written(name: str) -> str:
+def _example_host(name: str) -> str:
     """Return a host for a URL: for a wildcard, one that only the wildcard covers."""
     bare = f"{_STRANGER}{name[1:]}" if name.startswith("*.") else name
     return f"[{bare}]" if bare.count(":") > 1 and not bare.startswith("[") else bare

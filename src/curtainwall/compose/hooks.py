@@ -9,12 +9,12 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from curtainwall.config.plain_files import read_plain
+from curtainwall.config.loader import read_plain
 from curtainwall.config.schema import Config
 from curtainwall.host.home import Home, user_homes
 from curtainwall.model import SYSTEM, Broken, CurtainwallError, ExtensionNoted, Place, RecordProgress, SessionId, Undecided
-from curtainwall.runtime import House
-from curtainwall.tools.hooks import Copies, FileClaims, Lifecycle, Pins, Settings, Surroundings, UserHooks, read_settings
+from curtainwall.runtime import SessionRegistry
+from curtainwall.tools.hooks import Copies, FileClaims, HookSettings, HookSurroundings, Lifecycle, Pins, UserHooks, read_settings
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def hook_file(config: Config, environ: Mapping[str, str]) -> Path | None:
     return None if told is None else Path(user_homes(environ)[0] + told[1:] if told.startswith("~") else told)
 
 
-def hook_settings(home: Home, config: Config, environ: Mapping[str, str]) -> Settings:
+def hook_settings(home: Home, config: Config, environ: Mapping[str, str]) -> HookSettings:
     """Return the hooks that the configuration names, here and in a file; raise `Broken`.
 
     Their programs start in our own directory. In a workspace, a `json.py` of the agent's would be what `python3 -c "import json"` runs.
@@ -45,7 +45,7 @@ def hook_settings(home: Home, config: Config, environ: Mapping[str, str]) -> Set
         raise Broken(f"the hooks in `{file}` are no JSON; correct the file") from None
     except Broken as fault:
         raise Broken(f"the hooks in `{file}`: {fault}") from None
-    return Settings((*here.hooks, *there.hooks), (*here.notes, *there.notes))
+    return HookSettings((*here.hooks, *there.hooks), (*here.notes, *there.notes))
 
 
 def pins_of(home: Home) -> Pins:
@@ -53,7 +53,7 @@ def pins_of(home: Home) -> Pins:
     return Pins(home.root / "pins.json")
 
 
-def user_hooks(configured: Settings, around: Surroundings, home: Home, house: House) -> UserHooks:
+def user_hooks(configured: HookSettings, around: HookSurroundings, home: Home, house: SessionRegistry) -> UserHooks:
     """Return the hooks of the house, whose notes are kept with their session."""
 
     async def note(session: SessionId, told: Mapping[str, JsonValue]) -> None:
@@ -69,7 +69,7 @@ def user_hooks(configured: Settings, around: Surroundings, home: Home, house: Ho
     return UserHooks(configured, around, pins, note)
 
 
-class HookedLifetimes:
+class SessionHooks:
     """Tells hooks of the beginning and the end of the sessions whose agents work here, where any hook would hear of it."""
 
     def __init__(self, hooks: UserHooks, lifecycle: Lifecycle) -> None:
@@ -94,6 +94,6 @@ class HookedLifetimes:
             _LOG.warning("hooks could not be told of session `%s`: %s", session, fault)
 
 
-def lifecycle_of(hooks: UserHooks, home: Home, house: House) -> Lifecycle:
+def lifecycle_of(hooks: UserHooks, home: Home, house: SessionRegistry) -> Lifecycle:
     """Return what tells hooks of the beginning and the end of sessions, once each, whichever process does."""
     return Lifecycle(hooks, house.feed, FileClaims(lambda session: home.session(session).root / "hooks"), house.send)

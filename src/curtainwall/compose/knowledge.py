@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Iterator
 
-from curtainwall.channels.text.plain import plain, short
+from curtainwall.channels.plain import plain, short
 from curtainwall.facts import Masker
 from curtainwall.host.home import Home
 from curtainwall.model import SessionId, Workspace
 from curtainwall.operations.sessions import Sessions
 from curtainwall.tools.memory import Notebook
-from curtainwall.tools.skills import Shelf, Skill, Trust
+from curtainwall.tools.skills import Skill, SkillIndex, SkillTrust
 
 _STANDS = {
-    Trust.OWN: "yours",
-    Trust.PINNED: "of the workspace, pinned",
-    Trust.CHANGED: "of the workspace, changed since it was pinned: asked about before it is loaded",
-    Trust.UNSEEN: "of the workspace, not pinned: asked about before it is loaded",
+    SkillTrust.OWN: "yours",
+    SkillTrust.PINNED: "of the workspace, pinned",
+    SkillTrust.CHANGED: "of the workspace, changed since it was pinned: asked about before it is loaded",
+    SkillTrust.UNSEEN: "of the workspace, not pinned: asked about before it is loaded",
 }
 _LONGEST_PROMPTED = 300
 _ROOM = 8_000
@@ -30,34 +30,34 @@ class HouseKnowledge:
     def skills(self, session: SessionId) -> str:
         """Return the skills of a session, and which of them ask; raise `NotFound`."""
         workspace = self._sessions.state(session).workspace
-        return self._masker.mask_text("\n".join(skill_lines(shelf_of(self._sessions.home), workspace)))
+        return self._masker.mask_text("\n".join(skill_lines(skill_index(self._sessions.home), workspace)))
 
     def memory(self, session: SessionId) -> str:
         """Return what a session can recall, and where it is kept; raise `NotFound`."""
         workspace = self._sessions.state(session).workspace
-        return self._masker.mask_text("\n".join(memory_lines(notebook_of(self._sessions.home), workspace)))
+        return self._masker.mask_text("\n".join(memory_lines(open_notebook(self._sessions.home), workspace)))
 
 
-def shelf_of(home: Home) -> Shelf:
+def skill_index(home: Home) -> SkillIndex:
     """Return the skills of this machine's user."""
-    return Shelf(home.skills, home.root / "skills.json")
+    return SkillIndex(home.skills, home.root / "skills.json")
 
 
-def notebook_of(home: Home) -> Notebook:
+def open_notebook(home: Home) -> Notebook:
     """Return the memory of this machine's user."""
     return Notebook(home.memory)
 
 
-def standing_of(skill: Skill) -> str:
+def trust_text(skill: Skill) -> str:
     """Return in words where a skill is from and whether somebody is asked about it."""
     return _STANDS[skill.trust]
 
 
-def skill_lines(shelf: Shelf, workspace: Workspace) -> Iterator[str]:
+def skill_lines(shelf: SkillIndex, workspace: Workspace) -> Iterator[str]:
     """Yield every skill of a session, and what is none and why."""
     skills, passed = shelf.look(workspace)
     for skill in skills:
-        yield f"{skill.name}  ({standing_of(skill)})  {short(skill.description, 200)}".rstrip()
+        yield f"{skill.name}  ({trust_text(skill)})  {short(skill.description, 200)}".rstrip()
         yield f"  {short(skill.path, 300)}  {skill.digest[:12]}"
     for each in passed:
         yield f"not usable: {short(each.path, 300)}: {short(each.why, 200)}"
@@ -80,7 +80,7 @@ def memory_lines(notebook: Notebook, workspace: Workspace) -> Iterator[str]:
             yield "  nothing yet"
 
 
-def prompted_skills(shelf: Shelf, workspace: Workspace, *, mask: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
+def prompted_skills(shelf: SkillIndex, workspace: Workspace, *, mask: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
     """Return the names of a session's skills and what the model is told of each; of what nobody has seen, the name alone."""
     told: list[tuple[str, str]] = []
     room = _ROOM

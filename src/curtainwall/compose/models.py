@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from curtainwall.agents.builtin.models import AUTO, Endpoint, ModelSettings, Price, default_model, keys_in
+from curtainwall.agents.builtin.models import AUTO, ModelEndpoint, ModelSettings, Price, default_model, keys_in
 from curtainwall.config.schema import Config, NamedModelSection
-from curtainwall.host import FromEnvironment, FromFile, Source
+from curtainwall.host import CredentialSource, FromEnvironment, FromFile
 from curtainwall.host.home import user_homes
 from curtainwall.model import Broken
 
@@ -19,7 +19,7 @@ def model_settings(config: Config, learn: Callable[[str, str], None], environ: M
     """Return everything that finding a model needs; raise `Broken` for a server without an address."""
     keys = keys_in(environ)
     urls: dict[str, str] = {}
-    endpoints: dict[str, Endpoint] = {}
+    endpoints: dict[str, ModelEndpoint] = {}
     for name, section in config.models.items():
         key = key_in(section, environ)
         if name in PROVIDERS:
@@ -33,7 +33,7 @@ def model_settings(config: Config, learn: Callable[[str, str], None], environ: M
                 f"[models.{name}]: `url` is missing; write the base URL of its Chat Completions API, as `http://localhost:11434/v1`"
             )
         else:
-            endpoints[name] = Endpoint(section.url, section.model, key)
+            endpoints[name] = ModelEndpoint(section.url, section.model, key)
     told = config.model
     price = None if told.input_price is None or told.output_price is None else Price(told.input_price, told.output_price)
     return ModelSettings(keys, urls, endpoints, told.context_size, price, float(told.silence), learn)
@@ -45,7 +45,7 @@ def default_model_name(config: Config, learn: Callable[[str, str], None]) -> str
     return default_model(model_settings(config, learn)) if told == AUTO else told
 
 
-def key_in(section: NamedModelSection, environ: Mapping[str, str]) -> Source | None:
+def key_in(section: NamedModelSection, environ: Mapping[str, str]) -> CredentialSource | None:
     """Return where the key of a section is, if it names a place."""
     if section.env:
         return FromEnvironment(section.env, environ)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from curtainwall.facts import Masker
     from curtainwall.host import Shares
     from curtainwall.policy import Protection
-    from curtainwall.tools.servers import Servers, Ways
+    from curtainwall.tools.servers import ServerNetwork, Servers
 
 
 def server_specs(config: Config, secret: Iterable[str], environ: Mapping[str, str] = os.environ) -> tuple[ServerSpec, ...]:
@@ -25,7 +25,7 @@ def server_specs(config: Config, secret: Iterable[str], environ: Mapping[str, st
     return tuple(_spec(name, section, frozenset(secret), environ) for name, section in config.servers.items())
 
 
-def seen(name: str, env: Iterable[str], network: Iterable[str], secret: Iterable[str]) -> tuple[str, ...]:
+def check_server(name: str, env: Iterable[str], network: Iterable[str], secret: Iterable[str]) -> tuple[str, ...]:
     """Return the hosts that a server may ask for, as they are spelt; raise `Broken` for hosts and variables that it could not be given."""
     try:
         allowed_environment(env, {}, frozenset(secret))
@@ -71,7 +71,7 @@ def _roles(section: ServerToolSection) -> ToolRoles:
     return ToolRoles(section.effect, tuple(sorted(made, key=lambda meaning: meaning.within is not None)))
 
 
-def given_secrets(specs: Iterable[ServerSpec]) -> dict[str, str]:
+def server_secrets(specs: Iterable[ServerSpec]) -> dict[str, str]:
     """Return the values that servers are given under names of secrets, so that they are masked wherever they turn up."""
     return {name.lower(): value for spec in specs for name, value in spec.environment.items() if value and is_secret_key(name)}
 
@@ -82,19 +82,19 @@ def open_servers(
     masker: "Masker",
     protection: "Protection",
     feed: Feed | None = None,
-    ways: "Ways | None" = None,
+    ways: "ServerNetwork | None" = None,
     shares: "Shares | None" = None,
 ) -> "Servers":
     """Return the servers on this machine, which end with their sessions; none is started, and whoever asked must close them."""
     # Start-up time: whoever lists tools starts no server.
-    from curtainwall.tools.servers import Grounds, Machine, Reviews, Servers
+    from curtainwall.tools.servers import LaunchMachine, Reviews, Servers, SupervisorGrounds
 
-    machine = Machine(user_homes()[0], (*protection.never, str(home.root)), ways=ways, shares=shares)
-    grounds = Grounds(machine, masker, home.root / "logs", home.root / "servers")
+    machine = LaunchMachine(user_homes()[0], (*protection.never, str(home.root)), ways=ways, shares=shares)
+    grounds = SupervisorGrounds(machine, masker, home.root / "logs", home.root / "servers")
     return Servers(specs, Reviews(home.root / "servers"), grounds, feed)
 
 
-def needs_of(command: str, args: Iterable[str]) -> tuple[str, ...]:
+def needed_paths(command: str, args: Iterable[str]) -> tuple[str, ...]:
     """Return the paths outside the system that a command line probably needs to read: its files, and what these belong to."""
     found: dict[str, None] = {}
     for word in (os.path.abspath(one) for one in (command, *args) if "/" in one and os.path.exists(one)):

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from curtainwall.host.home import Home
 from curtainwall.model import Clock
-from curtainwall.operations.agent_names import AgentNames
-from curtainwall.operations.sessions import Sessions, SessionTerms
-from curtainwall.runtime import HomeStores, House, SystemClock
+from curtainwall.operations.sessions import AgentNames, Sessions, SessionTerms
+from curtainwall.runtime import HomeStores, SessionRegistry, SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 
@@ -35,7 +34,7 @@ async def open_sessions(home: Home, terms: Callable[[], SessionTerms], parts: Pa
     clock = parts.clock or SystemClock()
     async with (
         SqliteStore.open(home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,
-        House(store, clock, lambda: terms().rules) as house,
+        SessionRegistry(store, clock, lambda: terms().rules) as house,
     ):
         yield Sessions(home, store, house, AgentNames(store.log), terms)
 
@@ -43,6 +42,6 @@ async def open_sessions(home: Home, terms: Callable[[], SessionTerms], parts: Pa
 def load_terms() -> SessionTerms:
     """Read the terms in force from the files of this machine."""
     # Start-up time: whoever answers an ask needs no terms in most cases, and to read them loads the rules.
-    from curtainwall.compose.setup import set_up
+    from curtainwall.compose.setup import load_setup
 
-    return set_up().terms
+    return load_setup().terms

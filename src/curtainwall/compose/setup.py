@@ -6,17 +6,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from curtainwall.compose.approver import approver_files, approver_programs
+from curtainwall.compose.approvals import approver_files, approver_programs, operators_in
 from curtainwall.compose.hooks import hook_file, hook_settings
-from curtainwall.compose.operators import operators_in
-from curtainwall.compose.protection import led_to, protection_of
-from curtainwall.compose.rules import known_in, lists_of, own_cards, own_files, own_policies, rule_sources
+from curtainwall.compose.policy import known_in, linked_paths, lists_of, own_cards, own_files, own_policies, protection_of, rule_sources
 from curtainwall.compose.servers import server_specs
-from curtainwall.config.credentials import credentials_in
-from curtainwall.config.keys import existing_key
 from curtainwall.config.loader import load_config
 from curtainwall.config.schema import Config
-from curtainwall.config.secret_places import model_secrets, secret_files, secret_variables
+from curtainwall.config.secrets import credentials_in, existing_key, model_secrets, secret_files, secret_variables
 from curtainwall.config.teams import team_files, team_variables
 from curtainwall.facts import Masker
 from curtainwall.host import Credential
@@ -26,7 +22,7 @@ from curtainwall.model.people import parse_place
 from curtainwall.operations.sessions import SessionTerms, workspace_at
 from curtainwall.policy import Policy, Protection, RuleCard, load
 from curtainwall.session import BreakerLimits, Rules, Whose
-from curtainwall.tools.hooks import Settings
+from curtainwall.tools.hooks import HookSettings
 from curtainwall.tools.servers import ServerSpec
 
 
@@ -40,7 +36,7 @@ class Setup:
     given: tuple[Path, ...] = ()
     servers: tuple[ServerSpec, ...] = ()
     credentials: tuple[Credential, ...] = ()
-    hooks: Settings = field(default_factory=Settings)
+    hooks: HookSettings = field(default_factory=HookSettings)
     own_policies: Mapping[Whose, Policy] = field(default_factory=dict[Whose, Policy])
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     """The environment that this was read from, as it was then; reading the files again must find the same home."""
@@ -105,7 +101,7 @@ class Setup:
         return Limits(tokens=told.tokens, steps=told.steps, seconds=told.seconds, dollars=told.dollars, warn_at=told.warn_at)
 
 
-class InForce:
+class ActiveSetup:
     """The setup in force right now; another one replaces it as a whole, and each decision is made by one of them."""
 
     def __init__(self, setup: Setup) -> None:
@@ -121,7 +117,7 @@ class InForce:
         return self._terms
 
 
-def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Setup:
+def load_setup(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Setup:
     """Return the setup that the environment and the files say; nothing is written, and nothing needs to be there."""
     home = find_home(environ)
     config = load_config(home.config)
@@ -138,7 +134,7 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
     """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
     hooks = hook_file(config, environ)
-    ours = (*secret_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)), *approver_files(config))
+    ours = (*secret_files(config), *linked_paths(home, environ), *(() if hooks is None else (str(hooks),)), *approver_files(config))
     rules = (str(path.absolute()) for path in (*own_files(config).values(), *policy_files))
     never = (*config.protected.never, *ours, *rules)
     return protection_of(home, user_homes(environ), never, config.protected.readonly, approver_programs(config))
@@ -146,10 +142,10 @@ def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = ()
 
 def judging_masker(home: Home) -> Masker:
     """Return a masker for judging alone: with the house's key where there is one, and nothing is written where there is none."""
-    return Masker(existing_key(home.mask_key) or os.urandom(32), _known(home))
+    return Masker(existing_key(home.mask_key) or os.urandom(32), _known_secrets(home))
 
 
-def _known(home: Home) -> dict[str, str]:
+def _known_secrets(home: Home) -> dict[str, str]:
     try:
         return model_secrets(load_config(home.config))
     except Broken:

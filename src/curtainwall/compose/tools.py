@@ -3,12 +3,13 @@
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from curtainwall.compose.knowledge import notebook_of, shelf_of
-from curtainwall.compose.secret_files import Seen, given
+from curtainwall.compose.knowledge import open_notebook, skill_index
+from curtainwall.compose.secret_files import SecretReads, with_given_secrets
 from curtainwall.compose.servers import open_servers
 from curtainwall.compose.setup import Setup, judging_masker
+from curtainwall.config.agents import SandboxesSection
 from curtainwall.facts import Masker
-from curtainwall.host import Bubblewrap, Credentials, Shares, WatchRecords, find_bubblewrap
+from curtainwall.host import MIB, Bubblewrap, Credentials, ShareLimits, Shares, WatchRecords, find_bubblewrap, limits_of_this_machine
 from curtainwall.host.home import Home, user_homes
 from curtainwall.model import SHELL_RUN, AskGate, CallPermitted, Place, Prepared, Role, ToolResult
 from curtainwall.policy import SECRET_PATTERNS, Protection, is_secret_name
@@ -16,25 +17,25 @@ from curtainwall.tools import (
     CONFINED,
     NATIVE_TOOLS,
     Catalogue,
-    Closer,
     Denials,
-    Hub,
     Mounts,
     NativeTools,
     OnHeld,
+    Refiner,
     Runner,
     Sandboxes,
-    Withheld,
+    ToolHub,
+    WithheldFiles,
     fetch_runners,
     filesystem_runners,
-    git_closers,
+    git_refiners,
     git_runners,
-    move_closers,
+    move_refiners,
     shell_runners,
     team_tools,
 )
-from curtainwall.tools.memory import memory_closers
-from curtainwall.tools.skills import skill_closers
+from curtainwall.tools.memory import memory_refiners
+from curtainwall.tools.skills import skill_refiners
 
 
 def judged_tools(
@@ -44,13 +45,15 @@ def judged_tools(
     *,
     own_ports: frozenset[int] = frozenset(),
     teams: Iterable[str] = (),
-    closers: Mapping[str, Closer] | None = None,
+    closers: Mapping[str, Refiner] | None = None,
     protection: Protection | None = None,
 ) -> NativeTools:
     """Return every tool that comes with the house; without runners they can be judged and not run."""
     user, specs = user_homes(os.environ)[0], (*NATIVE_TOOLS, *team_tools(teams))
     every = {**_closers(home, masker, protection or Protection()), **(closers or {})}
-    return NativeTools(Catalogue(specs), home=user, masker=masker, runners=runners, own_ports=own_ports, closers=every, of_others=given)
+    return NativeTools(
+        Catalogue(specs), home=user, masker=masker, runners=runners, own_ports=own_ports, closers=every, of_others=with_given_secrets
+    )
 
 
 def run_tools(
@@ -63,7 +66,7 @@ def run_tools(
     mounts: Callable[[Place], Mounts],
     own_ports: frozenset[int] = frozenset(),
     teams: Iterable[str] = (),
-    closers: Mapping[str, Closer] | None = None,
+    closers: Mapping[str, Refiner] | None = None,
     on_held: OnHeld | None = None,
     shares: Shares | None = None,
     denials: Denials = lambda _tool, _place: None,
@@ -77,7 +80,7 @@ def run_tools(
     names = tuple(teams)
     specs = (*NATIVE_TOOLS, *team_tools(names)) if names else NATIVE_TOOLS
     if isinstance(find_bubblewrap(), Bubblewrap):
-        withheld = Withheld(SECRET_PATTERNS, is_secret_name, denials)
+        withheld = WithheldFiles(SECRET_PATTERNS, is_secret_name, denials)
         git = git_runners(
             sandboxes=sandboxes,
             protected=protection.never,
@@ -95,18 +98,18 @@ def run_tools(
         mounts=mounts,
         own_ports=own_ports,
         closers={**_closers(home, masker, protection), **(closers or {})},
-        of_others=given,
+        of_others=with_given_secrets,
     )
 
 
-def _closers(home: Home, masker: Masker, protection: Protection) -> dict[str, Closer]:
-    seen = Seen()
+def _closers(home: Home, masker: Masker, protection: Protection) -> dict[str, Refiner]:
+    seen = SecretReads()
     return {
         SHELL_RUN: seen.closer,
-        **git_closers(masker, is_secret_name, seen.closer),
-        **skill_closers(shelf_of(home), masker),
-        **memory_closers(notebook_of(home), masker),
-        **move_closers(masker, lambda path, place: protection.stops(Role.DELETE_PATH, path, place.workspace)),
+        **git_refiners(masker, is_secret_name, seen.closer),
+        **skill_refiners(skill_index(home), masker),
+        **memory_refiners(open_notebook(home), masker),
+        **move_refiners(masker, lambda path, place: protection.stops(Role.DELETE_PATH, path, place.workspace)),
     }
 
 
@@ -120,9 +123,26 @@ def _file_tools(masker: Masker, protection: Protection) -> dict[str, Runner]:
     return dict.fromkeys(filesystem_runners(masker), run)
 
 
-def judging_tools(setup: Setup) -> Hub:
+def judging_tools(setup: Setup) -> ToolHub:
     """Return every tool for judging alone: nothing runs, no server is started, and nothing is written."""
     masker = judging_masker(setup.home)
     protection, teams = setup.policy.protection, setup.config.teams
     native = judged_tools(setup.home, masker, own_ports=setup.own_ports, teams=teams, protection=protection)
-    return Hub(native, open_servers(setup.home, setup.servers, masker, protection))
+    return ToolHub(native, open_servers(setup.home, setup.servers, masker, protection))
+
+
+def share_limits(section: SandboxesSection) -> ShareLimits:
+    """Return what sandboxes are held to: what the user wrote, and by the size of this machine what they left out."""
+    here = limits_of_this_machine()
+    commands = section.commands or max(here.commands, section.session_commands)
+    # A total that was not written is never less than a part that was, and a part never more than the total.
+    processes = section.processes if "processes" in section.model_fields_set else max(section.processes, section.session_processes)
+    memory = section.memory * MIB if section.memory else max(here.memory, (section.session_memory or 0) * MIB)
+    return ShareLimits(
+        session_commands=min(section.session_commands, commands),
+        commands=commands,
+        session_memory=section.session_memory * MIB if section.session_memory else min(here.session_memory, memory),
+        memory=memory,
+        session_processes=min(section.session_processes, processes),
+        processes=processes,
+    )

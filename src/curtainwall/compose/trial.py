@@ -1,20 +1,38 @@
-"""Judging without a session: one line of JSON in, one verdict out, whatever the line holds. Nothing is written."""
+"""Calls judged without a session: a verdict, why it is so, which tool was meant, and which hooks would run. Nothing is written."""
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from posixpath import normpath
 from typing import BinaryIO
 
 from pydantic import JsonValue
 
+from curtainwall.compose.hooks import pins_of
 from curtainwall.compose.setup import Setup
 from curtainwall.compose.tools import judging_tools
 from curtainwall.facts import links_to, read_json
-from curtainwall.model import BadCall, CommandRefused, Effect, Label, Mode, Place, SessionId, Subject, ToolHost, Verdict, Workspace, denial
-from curtainwall.policy import SessionFacts, judge
+from curtainwall.model import (
+    BadCall,
+    Broken,
+    CommandRefused,
+    Effect,
+    Label,
+    Mode,
+    Place,
+    Role,
+    SessionId,
+    Subject,
+    ToolHost,
+    Verdict,
+    Workspace,
+    denial,
+)
+from curtainwall.policy import Explanation, SessionFacts, explain, judge
 from curtainwall.session import Rules, SessionState, standing_answer
+from curtainwall.tools.hooks import HookSettings, HookTrust, workspace_hooks
 
 INVALID = "invalid-arguments"
 POLICY_ERROR = "policy-error"
@@ -22,7 +40,7 @@ LONGEST_LINE = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class TrialResult:
     """A verdict, and the subject it is about where the call meant something."""
 
     verdict: Verdict
@@ -43,33 +61,33 @@ class Judge:
     tools: ToolHost
     facts: SessionFacts
 
-    def line(self, content: bytes) -> Ruling:
+    def line(self, content: bytes) -> TrialResult:
         """Judge one line; what is no call is denied."""
         try:
             tool, arguments = read_call(content)
             return self.call(tool, arguments)
         except BadCall as bad:
-            return Ruling(denial(bad.rule, str(bad)))
+            return TrialResult(denial(bad.rule, str(bad)))
         except Exception as fault:  # noqa: BLE001 - fail closed: whatever a line does to us, it is not allowed
-            return Ruling(denial(INVALID, f"this call cannot be judged ({type(fault).__name__})"))
+            return TrialResult(denial(INVALID, f"this call cannot be judged ({type(fault).__name__})"))
 
-    def call(self, tool: str, arguments: JsonValue) -> Ruling:
+    def call(self, tool: str, arguments: JsonValue) -> TrialResult:
         """Judge one call as the gate would, standing answers of the mode included; raise `BadCall` for one without a meaning."""
         place = Place(session=SessionId(self.facts.session), workspace=self.facts.workspace)
         subject = self.tools.prepare(tool, arguments, place).subject
         verdict = judge(self.rules.policy, subject, self.facts)
         if verdict.effect is not Effect.ASK:
-            return Ruling(verdict, subject)
+            return TrialResult(verdict, subject)
         answer = standing_answer(SessionState(mode=self.facts.mode), subject, verdict, self.rules)
         if answer is None:
-            return Ruling(verdict, subject)
+            return TrialResult(verdict, subject)
         reason = f"`{answer}` answers what otherwise asks: {verdict.reason}"
-        return Ruling(verdict.model_copy(update={"effect": Effect.ALLOW, "reason": reason}), subject)
+        return TrialResult(verdict.model_copy(update={"effect": Effect.ALLOW, "reason": reason}), subject)
 
 
-def refusal_of(fault: str) -> Callable[[bytes], Ruling]:
+def refuse_all(fault: str) -> Callable[[bytes], TrialResult]:
     """Return what judges where there are no rules to judge by: it denies every line, because of the fault."""
-    ruling = Ruling(denial(POLICY_ERROR, f"nothing is judged until this is repaired: {fault}"))
+    ruling = TrialResult(denial(POLICY_ERROR, f"nothing is judged until this is repaired: {fault}"))
     return lambda _line: ruling
 
 
@@ -102,7 +120,7 @@ def workspace_for(setup: Setup, workspace: Path | None, project: Path | None) ->
         return stand_in, f"{refusal}; judging as in an empty workspace of its own"
 
 
-def lines_of(source: BinaryIO) -> Iterator[bytes]:
+def read_lines(source: BinaryIO) -> Iterator[bytes]:
     """Return the lines of a stream; of one that is too long only the beginning, which is more than `read_call` takes."""
     while line := source.readline(LONGEST_LINE + 2):
         rest = line
@@ -132,3 +150,81 @@ def read_call(content: bytes) -> tuple[str, JsonValue]:
     if not isinstance(tool, str):
         raise BadCall(INVALID, "`tool` must be a string")
     return tool, told["arguments"]
+
+
+_UNKNOWN = "unknown-tool"
+_MOST_ALIKE = 5
+_MAY = {"PreToolUse": "may deny it, have a human asked, or rewrite it", "PostToolUse": "is told what came of it"}
+
+
+def call_remedies(setup: Setup, tool: str, verdict: Verdict) -> tuple[str, ...]:
+    """Return what would make a call of something that means none."""
+    if _UNKNOWN in verdict.because:
+        alike = similar_tools(setup, tool)
+        named = f"a tool that there is: {', '.join(f'`{name}`' for name in alike)}" if alike else "a tool that there is"
+        server = tool.partition(".")[0]
+        is_servers = any(spec.name == server for spec in setup.servers)
+        return (
+            *([f"a review of what `{server}` offers: `curtainwall servers annotate {server}`"] if is_servers else []),
+            f"{named}; `curtainwall tools list` shows all",
+        )
+    if INVALID in verdict.because:
+        return (f"arguments that can be read in exactly one way; `curtainwall tools show {tool}` says which it takes",)
+    if POLICY_ERROR in verdict.because:
+        return ("rules and configuration that load; `curtainwall doctor` says what is wrong with them",)
+    return ("a call that can be read in exactly one way",)
+
+
+def explain_trial(setup: Setup, judge: Judge, ruling: TrialResult, tool: str) -> Explanation:
+    """Return why a ruling is what it is, also where the call meant nothing."""
+    if ruling.subject is not None:
+        told = explain(judge.rules.policy, ruling.subject, judge.facts, ruling.verdict)
+        return replace(told, facts=(*_unknown_credentials(setup, ruling.subject), *told.facts))
+    cards = tuple(card for rule in ruling.verdict.because if (card := judge.rules.policy.card(rule)) is not None)
+    return Explanation(ruling.verdict.effect, cards, (), call_remedies(setup, tool, ruling.verdict))
+
+
+def _unknown_credentials(setup: Setup, subject: Subject) -> Iterator[str]:
+    """Say of credentials that the configuration does not have that there are none: whatever the rules say, such a call fails."""
+    known = setup.config.credentials
+    for name in dict.fromkeys(it.value for it in subject.resources if it.role is Role.USE_CREDENTIAL and it.value not in known):
+        there = f"there are: {', '.join(sorted(known))}" if known else "the configuration has none"
+        yield f"there is no credential `{name}`, so the call would fail even if it was allowed; {there}"
+
+
+def similar_tools(setup: Setup, tool: str) -> tuple[str, ...]:
+    """Return the tools that may have been meant: of a similar name, or of the same name elsewhere."""
+    names = sorted(spec.full_name for spec in judging_tools(setup).listing())
+    short = tool.rpartition(".")[2].rpartition("__")[2]
+    alike = get_close_matches(tool[:128].replace("__", "."), names, n=_MOST_ALIKE, cutoff=0.6)
+    shorts = get_close_matches(short[:128], {name.partition(".")[2] for name in names}, n=_MOST_ALIKE, cutoff=0.6)
+    elsewhere = [name for one in shorts for name in names if name.partition(".")[2] == one]
+    return tuple(dict.fromkeys([*alike, *elsewhere]))[:_MOST_ALIKE]
+
+
+def hooks_for_call(setup: Setup, workspace: str, tool: str) -> tuple[str, ...]:
+    """Return the hooks that a call would pass, none of which is run to find out."""
+    return (*_hook_lines(setup.hooks, tool, ""), *_workspace_hook_lines(setup, workspace, tool))
+
+
+def _workspace_hook_lines(setup: Setup, workspace: str, tool: str) -> Iterator[str]:
+    try:
+        found = workspace_hooks(workspace, pins_of(setup.home).all())
+    except Broken as fault:
+        yield f"hooks that the workspace brings along cannot be read: {fault}"
+        return
+    match found.trust:
+        case HookTrust.NONE:
+            pass
+        case HookTrust.PINNED:
+            yield from _hook_lines(found.settings, tool, " of the workspace")
+        case HookTrust.UNTRUSTED:
+            yield f"hooks that the workspace brings along do not run; `curtainwall hooks trust {workspace}` lets them"
+        case HookTrust.CHANGED:
+            yield f"the workspace has other hooks than you trusted, so calls ask; see `curtainwall hooks list --workspace {workspace}`"
+
+
+def _hook_lines(settings: HookSettings, tool: str, whose: str) -> Iterator[str]:
+    for event, may in _MAY.items():
+        for hook in settings.for_tool(event, tool):
+            yield f"`{hook.name}`{whose} ({event}) {may}"

@@ -1,12 +1,11 @@
-"""What a user sets about agents in containers: images, agents of their own, and how much containers may use."""
+"""What a user sets about agents: images, agents of their own, and how much containers, processes and sandboxes may use."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
 
-from curtainwall.config.kinds import Count, Duration, ModelName, Section, written
-from curtainwall.config.secrets import SecretSection
+from curtainwall.config.fields import Count, Duration, ModelName, SecretSection, Section, matches
 from curtainwall.model import BUILTIN_AGENT
 
 BUILTIN: Final = BUILTIN_AGENT
@@ -31,7 +30,7 @@ def agent_names(own: Iterable[str]) -> tuple[str, ...]:
     return (BUILTIN, LOCAL, *contained_agents(own))
 
 
-def _not_ours(name: str) -> str:
+def _check_agent_name(name: str) -> str:
     if name == BUILTIN:
         raise ValueError("this name is taken by the agent that comes with the house; choose another")
     return name
@@ -39,13 +38,13 @@ def _not_ours(name: str) -> str:
 
 AgentName = Annotated[
     str,
-    written(r"[a-z][a-z0-9-]{0,31}", "a name here is made of small letters, digits and dashes, 32 at most, and begins with a letter"),
-    AfterValidator(_not_ours),
+    matches(r"[a-z][a-z0-9-]{0,31}", "a name here is made of small letters, digits and dashes, 32 at most, and begins with a letter"),
+    AfterValidator(_check_agent_name),
 ]
 """What an agent may be called."""
 
-Variable = Annotated[str, written(r"[A-Za-z_][A-Za-z0-9_]*=.*", "write it as `NAME=value`")]
-Lent = Annotated[str, written(r"/[^:]+:/[^:]+", "write two whole paths, as `/opt/agent:/usr/local/bin/agent`")]
+Variable = Annotated[str, matches(r"[A-Za-z_][A-Za-z0-9_]*=.*", "write it as `NAME=value`")]
+Lent = Annotated[str, matches(r"/[^:]+:/[^:]+", "write two whole paths, as `/opt/agent:/usr/local/bin/agent`")]
 
 
 class SessionsSection(Section):
@@ -67,7 +66,7 @@ Keys = dict[ModelName, KeySection]
 """Keys of somebody's own, by the provider's name."""
 
 
-def see_tokens(keys: Mapping[str, KeySection]) -> None:
+def check_tokens(keys: Mapping[str, KeySection]) -> None:
     """Raise where a token is named for a provider that takes none."""
     for provider, key in keys.items():
         if key.oauth and provider != SIGNS_IN:
@@ -103,23 +102,23 @@ class AgentSection(Section):
             raise ValueError("`resume`, `providers` and `env` are for an agent of your own; write its `command`")
         if (self.command or self.ready) and self.image is None:
             raise ValueError("write the `image` that it runs in")
-        see_tokens(self.keys)
+        check_tokens(self.keys)
         for provider in self.keys:
             if self.command and provider not in self.providers:
                 raise ValueError(f"`keys.{provider}`: the agent does not talk to `{provider}`; name it in `providers` first")
         return self
 
 
-def _known(agents: dict[str, AgentSection]) -> dict[str, AgentSection]:
+def _check_agents(agents: dict[str, AgentSection]) -> dict[str, AgentSection]:
     for name, section in agents.items():
         if name == LOCAL:
-            _see_local(section)
+            _check_local_agent(section)
         elif not section.command and name not in SHIPPED:
             raise ValueError(f"there is no agent `{name}`; write the `command` of your own, or name one of {', '.join(SHIPPED)}")
     return agents
 
 
-def _see_local(section: AgentSection) -> None:
+def _check_local_agent(section: AgentSection) -> None:
     others = [name for name in section.model_fields_set if name not in ("model", "keys")]
     if others:
         raise ValueError(
@@ -129,11 +128,11 @@ def _see_local(section: AgentSection) -> None:
         raise ValueError(f"`{LOCAL}` talks to `{SIGNS_IN}` alone; write its key as `[agents.{LOCAL}.keys.{SIGNS_IN}]`")
 
 
-Agents = Annotated[dict[AgentName, AgentSection], AfterValidator(_known)]
+Agents = Annotated[dict[AgentName, AgentSection], AfterValidator(_check_agents)]
 """The agents that the file names."""
 
 
-def own_choice(agents: Mapping[str, AgentSection], agent: str) -> str:
+def agent_model(agents: Mapping[str, AgentSection], agent: str) -> str:
     """Return the model of a foreign agent's new session where none is named: its section's, or whatever it takes itself."""
     section = agents.get(agent)
     return (section.model if section else "") or _AUTO
@@ -141,7 +140,7 @@ def own_choice(agents: Mapping[str, AgentSection], agent: str) -> str:
 
 def model_for(agents: Mapping[str, AgentSection], agent: str, usual: str) -> str:
     """Return the model of an agent's new session where none is named; the usual one is our own agent's."""
-    return usual if agent == BUILTIN else own_choice(agents, agent)
+    return usual if agent == BUILTIN else agent_model(agents, agent)
 
 
 class ContainersSection(Section):
@@ -175,3 +174,32 @@ class ProcessesSection(Section):
         180, description="one that says nothing for so long in a turn is ended, unless a call runs or a human is asked"
     )
     turn: Duration = Field(7_200, description="how long one turn may work; waiting for a human does not count")
+
+
+_LEFT_OUT = "left out, by the size of this machine"
+
+
+class SandboxesSection(Section):
+    """What commands, git, tool servers and local agents may use together; read when a process starts (docs/confinement.md)."""
+
+    session_commands: Count = Field(
+        4, alias="session-commands", description="commands of one session that run at once; others wait for a free place"
+    )
+    commands: Count | None = Field(
+        None, description=f"commands of all sessions that run at once; {_LEFT_OUT} (4 for each core, at least 8)"
+    )
+    session_memory: Count | None = Field(
+        None, alias="session-memory", description=f"memory of one session's sandboxes, in MiB; {_LEFT_OUT} (a quarter, at least 2048)"
+    )
+    memory: Count | None = Field(None, description=f"memory of all sandboxes, in MiB; {_LEFT_OUT} (half, at least 2048)")
+    session_processes: Count = Field(1024, alias="session-processes", description="processes and threads in one session's sandboxes")
+    processes: Count = Field(4096, description="processes and threads in all sandboxes")
+
+    @model_validator(mode="after")
+    def _a_session_has_a_part(self) -> "SandboxesSection":
+        pairs = (("commands", self.session_commands, self.commands), ("memory", self.session_memory, self.memory))
+        for name, one, every in (*pairs, ("processes", self.session_processes, self.processes)):
+            is_written = {name, f"session_{name}"} <= self.model_fields_set
+            if is_written and one is not None and every is not None and one > every:
+                raise ValueError(f"`session-{name}` is {one}, more than the {every} that all sessions have; write at most that")
+        return self

@@ -5,14 +5,14 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from curtainwall.config.kinds import Count, DirectoryName, Duration, FileName, Section, written
+from curtainwall.config.fields import Count, DirectoryName, Duration, FileName, Section, matches
 from curtainwall.facts.schedules import Schedule
 from curtainwall.model import Limits, Mode
 from curtainwall.model.people import parse_place
 
 JobName = Annotated[
     str,
-    written(
+    matches(
         r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
         "a job's name is made of letters, digits, `_`, `.` and `-`, 64 at most, and begins with a letter or digit",
     ),
@@ -20,21 +20,21 @@ JobName = Annotated[
 """What a job may be called; no `@` is in it, which separates it from the time of a firing."""
 
 
-def _a_place(text: str) -> str:
+def _check_place(text: str) -> str:
     parse_place(text)
     return text
 
 
-PlaceText = Annotated[str, AfterValidator(_a_place)]
+PlaceText = Annotated[str, AfterValidator(_check_place)]
 """A place where asks are shown: `web`, `matrix:!room:server`."""
 
 
-def _scheduled(schedule: str) -> str:
+def _check_schedule(schedule: str) -> str:
     Schedule.parse(schedule)
     return schedule
 
 
-def _zoned(zone: str) -> str:
+def _check_zone(zone: str) -> str:
     Schedule.parse("0 0 * * *", zone)
     return zone
 
@@ -55,10 +55,10 @@ class BudgetSection(Section):
 class JobSection(Section):
     """A job: what to do, and when. Each firing is a session of its own; docs/cron.md tells the rest."""
 
-    schedule: Annotated[str, AfterValidator(_scheduled)] = Field(
+    schedule: Annotated[str, AfterValidator(_check_schedule)] = Field(
         description="minute, hour, day of the month, month, day of the week: `0 3 * * *`"
     )
-    zone: Annotated[str, AfterValidator(_zoned)] = Field(
+    zone: Annotated[str, AfterValidator(_check_zone)] = Field(
         "UTC", description="the time zone that the hours are meant in, such as `Europe/Berlin`"
     )
     instructions: str = Field(min_length=1, description="what the agent is told at each firing")

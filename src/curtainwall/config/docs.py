@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from curtainwall.config.durations import show_duration
-from curtainwall.config.kinds import Section
+from curtainwall.config.fields import Section, show_duration
 from curtainwall.config.loader import named_section
 from curtainwall.config.schema import Config
 

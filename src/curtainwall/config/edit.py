@@ -12,8 +12,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Table
 
-from curtainwall.config.loader import parse_config
-from curtainwall.config.plain_files import read_plain
+from curtainwall.config.loader import parse_config, read_plain
 from curtainwall.model import Broken, CommandRefused, NotFound
 from curtainwall.tools.servers import Proposal
 

@@ -1,6 +1,9 @@
 """How `config.toml` is read, and what is said where it does not fit: which line, which key, and what instead."""
 
+import errno
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -9,10 +12,27 @@ from typing import Annotated, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from curtainwall.config.kinds import Section
-from curtainwall.config.plain_files import read_plain
+from curtainwall.config.fields import Section
 from curtainwall.config.schema import Config
-from curtainwall.model import Broken, misfit
+from curtainwall.model import Broken, explain_invalid
+
+_BIGGEST = 16 * 1024 * 1024
+
+
+def read_plain(path: Path, most: int = _BIGGEST) -> bytes:
+    """Return what a regular file holds; raise OSError for anything else, and for one that is bigger."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(most + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it is bigger than {most} bytes", str(path))
+    return content
+
 
 _KINDS_OF_VALUE = {("str",), ("bool",), ("int",), ("float",)}
 _OURS = "cannot be used: "
@@ -73,7 +93,7 @@ def _explain(error: ValidationError, which: int) -> str:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     first = problems[which]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    place, words = misfit(error, which)
+    place, words = explain_invalid(error, which)
     if place[-1:] == ("[key]",):
         # The name of a table is wrong, not something in it.
         place = place[:-1]

@@ -6,25 +6,25 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from curtainwall.config.kinds import DirectoryName, FileName, Section, written
+from curtainwall.config.fields import DirectoryName, FileName, Section, matches
 
-UserName = Annotated[str, written(r"@[^\s:]+:\S+", "write a Matrix user as `@ann:example.org`")]
-_TalkerName = Annotated[str, written(r"@[^\s:]+:\S+|\*|\*:\S+", 'write `"@ann:example.org"`, `"*:example.org"` or `"*"`')]
-_RoomName = Annotated[str, written(r"!\S+", "write a room by its id, as `!abc:example.org`; its settings show it")]
-_Variable = Annotated[str, written(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `MATRIX_PASSWORD`")]
+UserName = Annotated[str, matches(r"@[^\s:]+:\S+", "write a Matrix user as `@ann:example.org`")]
+_TalkerName = Annotated[str, matches(r"@[^\s:]+:\S+|\*|\*:\S+", 'write `"@ann:example.org"`, `"*:example.org"` or `"*"`')]
+_RoomName = Annotated[str, matches(r"!\S+", "write a room by its id, as `!abc:example.org`; its settings show it")]
+_Variable = Annotated[str, matches(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `MATRIX_PASSWORD`")]
 _Pin = Annotated[
-    str, written(r"@[^\s:]+:\S+ [A-Za-z0-9+/ ]{43,60}", "write a device as the user and its fingerprint: `@ann:example.org abcd efgh …`")
+    str, matches(r"@[^\s:]+:\S+ [A-Za-z0-9+/ ]{43,60}", "write a device as the user and its fingerprint: `@ann:example.org abcd efgh …`")
 ]
 
 
 class MatrixSection(Section):
     """The Matrix channel (docs/matrix.md); it is served where a homeserver is named. `[channels.matrix]` names its operators."""
 
-    homeserver: Annotated[str, written(r"https?://[^/\s]+/?", "write a URL such as `https://matrix.example.org`")] | None = Field(
+    homeserver: Annotated[str, matches(r"https?://[^/\s]+/?", "write a URL such as `https://matrix.example.org`")] | None = Field(
         None, description="the homeserver's URL"
     )
     user: UserName | None = Field(None, description="the user that we are there: `@wall:example.org`")
-    device: Annotated[str, written(r"[A-Za-z0-9_-]{1,64}", "a device is named with letters, digits, `_` and `-`")] = Field(
+    device: Annotated[str, matches(r"[A-Za-z0-9_-]{1,64}", "a device is named with letters, digits, `_` and `-`")] = Field(
         "CURTAINWALL", description="the device that is ours; its keys stay in `matrix/` in the home"
     )
     password_env: _Variable | None = Field(None, alias="password-env", description="the variable that holds the password")

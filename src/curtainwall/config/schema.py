@@ -4,15 +4,33 @@ from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 
-from curtainwall.config.agents import PROVIDERS, Agents, AgentSection, ContainersSection, ProcessesSection, SessionsSection, agent_names
+from curtainwall.config.agents import (
+    PROVIDERS,
+    Agents,
+    AgentSection,
+    ContainersSection,
+    ProcessesSection,
+    SandboxesSection,
+    SessionsSection,
+    agent_names,
+)
 from curtainwall.config.cron import JobName, JobSection
-from curtainwall.config.kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, PathName, Section, written
+from curtainwall.config.fields import (
+    ChannelName,
+    Count,
+    CredentialName,
+    Duration,
+    FileName,
+    ModelName,
+    PathName,
+    SecretSection,
+    Section,
+    matches,
+)
 from curtainwall.config.matrix import MatrixSection
-from curtainwall.config.sandboxes import SandboxesSection
-from curtainwall.config.secrets import SecretSection
 from curtainwall.config.serve import NotifySection, ServeSection
 from curtainwall.config.servers import ServerSection
-from curtainwall.config.teams import PeersSection, TeamName, TeamSection, see_team_keys
+from curtainwall.config.teams import PeersSection, TeamName, TeamSection, check_team_keys
 from curtainwall.config.web import WebSection
 from curtainwall.config.webhooks import WebhooksSection
 from curtainwall.host import Sending
@@ -49,11 +67,11 @@ class NamedModelSection(Section):
     Sessions use it as `NAME:MODEL`.
     """
 
-    url: Annotated[str, written(r"https?://.+", "write a URL that starts with `http://` or `https://`")] | None = Field(
+    url: Annotated[str, matches(r"https?://.+", "write a URL that starts with `http://` or `https://`")] | None = Field(
         None, description="its base URL, such as `http://localhost:11434/v1`"
     )
     model: str = Field("", description="the model that `NAME` alone means")
-    env: Annotated[str, written(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `OPENAI_API_KEY`")] | None = Field(
+    env: Annotated[str, matches(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `OPENAI_API_KEY`")] | None = Field(
         None, description="the variable that holds the key"
     )
     file: FileName | None = Field(None, description="the file that holds the key and nothing else")
@@ -286,7 +304,7 @@ class Config(Section):
                     told = ", ".join(providers)
                     raise ValueError(f"`agents.{name}.keys.{provider}` is for no provider that there is here; there are: {told}")
         for name, team in self.teams.items():
-            see_team_keys(name, team, providers)
+            check_team_keys(name, team, providers)
             for asker in team.askers or ():
                 if asker not in self.teams and asker != NOBODY:
                     raise ValueError(f"`teams.{name}.askers` names `{asker}`, which is no team here; write a team's name or `{NOBODY}`")

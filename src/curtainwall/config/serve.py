@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from curtainwall.config.kinds import Duration, FileName, Section, written
+from curtainwall.config.fields import Duration, FileName, Section, matches
 from curtainwall.facts import Unclear, canonical_url
 
 
@@ -16,7 +16,7 @@ def _readable(text: str) -> str:
 
 
 Url = Annotated[str, AfterValidator(_readable)]
-Variable = Annotated[str, written(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `NTFY_TOKEN`")]
+Variable = Annotated[str, matches(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `NTFY_TOKEN`")]
 
 
 class NotifySection(Section):

@@ -4,7 +4,7 @@ from typing import Annotated, Self, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from curtainwall.config.kinds import Duration, Section
+from curtainwall.config.fields import Duration, Section
 from curtainwall.model import Case, Role, ToolEffect, fault_of_cases
 
 Roles = Annotated[tuple[Annotated[Role, Field(strict=False)], ...], Field(min_length=1)]

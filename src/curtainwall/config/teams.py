@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
 
-from curtainwall.config.agents import BUILTIN, LOCAL, SIGNS_IN, Keys, KeySection, see_tokens
-from curtainwall.config.kinds import Count, DirectoryName, Duration, FileName, Section, written
+from curtainwall.config.agents import BUILTIN, LOCAL, SIGNS_IN, Keys, KeySection, check_tokens
+from curtainwall.config.fields import Count, DirectoryName, Duration, FileName, Section, matches
 from curtainwall.model import NOBODY, Mode
 from curtainwall.model.people import parse_place
 
@@ -20,7 +20,7 @@ def _not_nobody(name: str) -> str:
     return name
 
 
-_TEAM = written(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "a team's name is made of letters, digits, `_`, `.` and `-`, 64 at most")
+_TEAM = matches(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "a team's name is made of letters, digits, `_`, `.` and `-`, 64 at most")
 
 TeamName = Annotated[str, _TEAM, AfterValidator(_not_nobody)]
 """What a team may be called."""
@@ -46,7 +46,7 @@ class TeamSection(Section):
     model: str | None = Field(None, min_length=1, description="its model; left out, that of new sessions")
     mode: Annotated[Mode, Field(strict=False)] = Field(Mode.DEFAULT, description="`default`, `plan`, `accept-edits` or `bypass`")
     policy: FileName | None = Field(None, description="a rule file for this team alone, which forbids something besides those of the house")
-    colour: Annotated[str, written(COLOUR, "write a colour as `#E91E63`")] | None = Field(
+    colour: Annotated[str, matches(COLOUR, "write a colour as `#E91E63`")] | None = Field(
         None, description="its colour where teams are shown or listed, as `#E91E63`"
     )
     askers: tuple[str, ...] | None = Field(
@@ -55,7 +55,7 @@ class TeamSection(Section):
     approval_target: PlaceName | None = Field(
         None, alias="approval-target", description='where its asks are shown: `"web"`, `"matrix:!room:example.org"`; left out, nowhere'
     )
-    token_env: Annotated[str, written(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `BACKEND_TOKEN`")] | None = Field(
+    token_env: Annotated[str, matches(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `BACKEND_TOKEN`")] | None = Field(
         None, alias="token-env", description="the variable with the token by which the team is known over HTTP; left out, it is not"
     )
     token_file: FileName | None = Field(None, alias="token-file", description="the file that holds the token and nothing else, instead")
@@ -67,7 +67,7 @@ class TeamSection(Section):
 
     @model_validator(mode="after")
     def _holds_together(self) -> "TeamSection":
-        see_tokens(self.keys)
+        check_tokens(self.keys)
         return self
 
 
@@ -77,7 +77,7 @@ class PeersSection(Section):
     wait: Duration = Field(30, description="how long an ask waits for its answer; later the answer can be fetched")
     notice_days: Annotated[float, Field(gt=0)] = Field(30.0, alias="notice-days", description="how long a notice may wait")
     listen: Annotated[
-        str, written(r"(?:\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", "write an address and a port, as `127.0.0.1:8725`")
+        str, matches(r"(?:\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", "write an address and a port, as `127.0.0.1:8725`")
     ] = Field("127.0.0.1:8725", description="where `serve` offers the tools of teams over HTTP, if a team has a token")
     depth: Count = Field(4, description="through how many teams a question may go")
     threads: Count = Field(50, description="how many conversations one asker may have in use with one team at a time")
@@ -96,7 +96,7 @@ class PeersSection(Section):
         return host.strip("[]"), int(port)
 
 
-def see_team_keys(name: str, team: TeamSection, providers: Sequence[str]) -> None:
+def check_team_keys(name: str, team: TeamSection, providers: Sequence[str]) -> None:
     """Raise where a team has a key that its agent would not use, or for a provider that there is not."""
     if team.keys and team.agent == BUILTIN:
         raise ValueError(f"`teams.{name}.keys` is for the agents of others; `{BUILTIN}` uses the keys of `[models.PROVIDER]`")

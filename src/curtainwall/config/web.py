@@ -5,10 +5,10 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from curtainwall.config.kinds import Duration, FileName, Section, written
+from curtainwall.config.fields import Duration, FileName, Section, matches
 
 Person = Annotated[
-    str, written(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}", "a name here is made of letters, digits, `_`, `.`, `@` and `-`, 64 at most")
+    str, matches(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}", "a name here is made of letters, digits, `_`, `.`, `@` and `-`, 64 at most")
 ]
 """Somebody on the web, as the log will name them."""
 
@@ -32,7 +32,7 @@ class WebSection(Section):
         description="for each person the file that holds a token of theirs, which signs in as often as they like; 32 characters or more",
     )
     hosts: tuple[str, ...] = Field((), description='other names under which browsers find it: `"box.example.org"`')
-    url: Annotated[str, written(r"https?://[^/\s]+", "write `http://` or `https://` and a host, and no path")] | None = Field(
+    url: Annotated[str, matches(r"https?://[^/\s]+", "write `http://` or `https://` and a host, and no path")] | None = Field(
         None, description="how it is reached from outside, for links: `https://box.example.org`"
     )
     certificate: FileName | None = Field(None, description="the certificate, and those between it and its authority, as PEM")

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from curtainwall.config.plain_files import read_plain
+from curtainwall.config.loader import read_plain
 from curtainwall.config.schema import Config
 
 WEB = "web"

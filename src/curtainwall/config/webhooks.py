@@ -6,20 +6,20 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from curtainwall.config.cron import BudgetSection, PlaceText
-from curtainwall.config.kinds import Count, DirectoryName, Duration, FileName, Section, written
+from curtainwall.config.fields import Count, DirectoryName, Duration, FileName, Section, matches
 from curtainwall.model import Mode
 
 HookName = Annotated[
     str,
-    written(
+    matches(
         r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
         "a webhook's name is made of letters, digits, `_`, `.` and `-`, 64 at most, and begins with a letter or digit",
     ),
 ]
 """What a webhook may be called; it is a part of its address."""
 
-_Variable = Annotated[str, written(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `HOOK_SECRET`")]
-_Header = Annotated[str, written(r"[A-Za-z0-9-]{1,64}", "write the name of a header, as `X-Hub-Signature-256`")]
+_Variable = Annotated[str, matches(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `HOOK_SECRET`")]
+_Header = Annotated[str, matches(r"[A-Za-z0-9-]{1,64}", "write the name of a header, as `X-Hub-Signature-256`")]
 _STANDARD = {"hmac": ("X-Hub-Signature-256", "sha256="), "token": ("Authorization", "Bearer ")}
 
 
@@ -59,7 +59,7 @@ class HookSection(Section):
     body: Literal["json", "text"] = Field("json", description="what a delivery is, whatever type it says it has: JSON, or text as it is")
     size: Count = Field(262_144, description="bytes of a body at most")
     per_minute: Count = Field(60, alias="per-minute", description="deliveries in a minute at most")
-    callback: Annotated[str, written(r"https?://\S+", "write a URL that starts with `http://` or `https://`")] | None = Field(
+    callback: Annotated[str, matches(r"https?://\S+", "write a URL that starts with `http://` or `https://`")] | None = Field(
         None, description="where the outcome is sent, judged like any request of the session's; left out, nowhere: whoever wants it polls"
     )
     agent: str = Field("builtin", min_length=1, description="which agent works")
@@ -115,7 +115,7 @@ class WebhooksSection(Section):
     """Where deliveries are taken, and what becomes of them (docs/webhooks.md)."""
 
     listen: Annotated[
-        str, written(r"(?:\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", "write an address and a port, as `127.0.0.1:8724`")
+        str, matches(r"(?:\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", "write an address and a port, as `127.0.0.1:8724`")
     ] = Field("127.0.0.1:8724", description="where to listen; put a server with TLS before it to be reached from elsewhere")
     hooks: dict[HookName, HookSection] = Field(default_factory=dict[str, HookSection], description="by the webhook's name")
 

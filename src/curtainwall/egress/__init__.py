@@ -1,28 +1,27 @@
 """The way to the network for agents that are not ours: a proxy per session where keys are put in, and budgets and endpoints hold."""
 
 from curtainwall.egress.authority import Authority
-from curtainwall.egress.client import Counters
-from curtainwall.egress.proxy import Egress, SessionProxy, Terms
-from curtainwall.egress.refusal import Dialect
-from curtainwall.egress.refusals import Refusal, Report
-from curtainwall.egress.terms import (
-    Bounds,
-    Counted,
+from curtainwall.egress.client import ProxyCounters
+from curtainwall.egress.ports import (
+    CountedUsage,
     Decide,
-    Ended,
+    EgressBounds,
     Ending,
     Handling,
+    HostDecision,
     Judge,
     Meter,
     ModelCall,
-    Reach,
-    ReachKind,
-    Ruling,
+    ModelCallEnd,
+    ProviderAction,
+    ProviderActionKind,
     Unmetered,
     no_tunnels,
-    remove_what_can_be,
+    remove_actions,
 )
-from curtainwall.egress.upstream.providers import ANTHROPIC, BEARER, GEMINI, OPENAI, Carrier, Endpoint, Provider, openai_compatible
+from curtainwall.egress.proxy import Egress, ProxyConfig, SessionProxy
+from curtainwall.egress.refusals import Dialect, Refusal, Report
+from curtainwall.egress.upstream.providers import ANTHROPIC, BEARER, GEMINI, OPENAI, Carrier, Provider, ProviderEndpoint, openai_compatible
 from curtainwall.egress.upstream.sentinels import Access, Refreshing, mint
 
 __all__ = [
@@ -32,32 +31,32 @@ __all__ = [
     "OPENAI",
     "Access",
     "Authority",
-    "Bounds",
     "Carrier",
-    "Counted",
-    "Counters",
+    "CountedUsage",
     "Decide",
     "Dialect",
     "Egress",
-    "Ended",
+    "EgressBounds",
     "Ending",
-    "Endpoint",
     "Handling",
+    "HostDecision",
     "Judge",
     "Meter",
     "ModelCall",
+    "ModelCallEnd",
     "Provider",
-    "Reach",
-    "ReachKind",
+    "ProviderAction",
+    "ProviderActionKind",
+    "ProviderEndpoint",
+    "ProxyConfig",
+    "ProxyCounters",
     "Refreshing",
     "Refusal",
     "Report",
-    "Ruling",
     "SessionProxy",
-    "Terms",
     "Unmetered",
     "mint",
     "no_tunnels",
     "openai_compatible",
-    "remove_what_can_be",
+    "remove_actions",
 ]

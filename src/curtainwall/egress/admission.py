@@ -1,32 +1,87 @@
-"""Whether a request may come in, by its head alone: what it asks for, and by which key; and the beginning of what goes out for it."""
+"""Whether a request may come in, by its head alone: exactly the listed methods and paths, and only with this session's stand-in key."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
+from urllib.parse import unquote_plus
 
-from curtainwall.egress.endpoints import Filter
-from curtainwall.egress.headers import sendable
-from curtainwall.egress.refusal import Refused
-from curtainwall.egress.requests import Head
-from curtainwall.egress.upstream.heads import request_start
-from curtainwall.egress.upstream.providers import Carrier, Endpoint, Provider
+from curtainwall.egress.refusals import Refused
+from curtainwall.egress.requests import RequestHead
+from curtainwall.egress.upstream.http1 import request_start, sendable
+from curtainwall.egress.upstream.providers import Carrier, Provider, ProviderEndpoint
 from curtainwall.egress.upstream.sentinels import Keyring
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+_PATH = re.compile(r"(?:/[A-Za-z0-9._~:@-]+)+")
+_DOTS: Final = frozenset((".", ".."))
+# Parameters that carry a key, or headers and methods that the filter would not see.
+_TREACHEROUS: Final = frozenset(
+    "key apikey xapikey xgoogapikey accesstoken oauthtoken bearertoken token auth authorization httpheaders httpmethod override".split()
+)
+
+
+class EndpointFilter:
+    """The endpoints of one provider, ready to be matched."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._host = provider.host
+        self._hosts = frozenset((provider.host, f"{provider.host}:443"))
+        self._name = provider.name
+        self._unserved = provider.unserved
+        self._exact = {(each.method, each.path): each for each in provider.endpoints if "NAME" not in each.path}
+        self._chosen = [(each, each.pattern) for each in provider.endpoints if "NAME" in each.path]
+
+    def match(self, method: str, target: str, hosts: Sequence[str]) -> tuple[ProviderEndpoint, str]:
+        """Return the endpoint that a request means and the model's name in its path; raise `Refused`."""
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+            raise Refused(403, f"the Host header is not `{self._host}`, the host of this connection", kind="endpoint")
+        path, _, query = target.partition("?")
+        if not path.startswith("/"):
+            raise Refused(403, "inside a connection only paths can be asked for, no whole URLs", kind="endpoint")
+        if query:
+            _require_no_key(query)
+        found = self._exact.get((method, path))
+        if found is not None:
+            return found, ""
+        if not _PATH.fullmatch(path) or not _DOTS.isdisjoint(path.split("/")):
+            raise Refused(403, "the path is not in its plain spelling: no `//`, no dots, no escapes, no slash at the end", kind="endpoint")
+        for endpoint, pattern in self._chosen:
+            if endpoint.method == method and (match := pattern.fullmatch(path)):
+                return endpoint, match["name"]
+        reason = f"`{method[:16]} {path[:200]}` is not among the endpoints of {self._name} that may be used"
+        is_usual = method == "GET" and not query and path in self._unserved
+        raise Refused(403, reason, kind=None if is_usual else "endpoint")
+
+
+@lru_cache(256)
+def _require_no_key(query: str) -> None:
+    if "#" in query:
+        raise Refused(403, "a request has no fragment", kind="endpoint")
+    for pair in re.split("[&;]", query):
+        name = re.sub("[^a-z0-9]", "", unquote_plus(pair.partition("=")[0]).lower())
+        if name in _TREACHEROUS:
+            raise Refused(403, "the query carries a key or an override; send the session's key in its header", kind="key")
+
 
 _OVERRIDES: Final = frozenset((b"x-http-method-override", b"x-http-method", b"x-method-override"))
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class SessionProvider:
     """A provider as this session has it."""
 
     provider: Provider
-    filter: Filter
+    filter: EndpointFilter
     keyring: Keyring
 
 
-class Admitted(NamedTuple):
+class AdmittedRequest(NamedTuple):
     """What a head means: the endpoint, the path and the model in it, what goes out for it up to the key, and where that stands."""
 
-    endpoint: Endpoint
+    endpoint: ProviderEndpoint
     path: str
     model: str
     start: bytes
@@ -35,7 +90,7 @@ class Admitted(NamedTuple):
     closes: bool
 
 
-def admit(head: Head, door: Door) -> Admitted:
+def admit(head: RequestHead, door: SessionProvider) -> AdmittedRequest:
     """Return what a head means at this door; raise `Refused`. It depends on nothing else, so the same head means the same again."""
     if head.wants_upgrade:
         raise Refused(426, "there are no web sockets here; use plain requests")
@@ -49,4 +104,4 @@ def admit(head: Head, door: Door) -> Admitted:
     if has_body and [kind.partition(";")[0].strip().lower() for kind in head.all(b"content-type")] != ["application/json"]:
         raise Refused(415, "the body must be JSON, and say so once", kind="malformed")
     start = request_start(head.method, head.target, [(b"host", door.provider.authority.encode()), *sendable(headers)])
-    return Admitted(endpoint, head.target.partition("?")[0], model, start, carrier, has_body, head.wants_to_close)
+    return AdmittedRequest(endpoint, head.target.partition("?")[0], model, start, carrier, has_body, head.wants_to_close)

@@ -1,14 +1,23 @@
-"""Request bodies, read strictly: what two JSON parsers could read differently, or what is small as text and big when parsed, is refused."""
+"""Request bodies: parsed strictly, and searched for what would have the provider act beyond the conversation.
+
+Tools are known by what is allowed, not by what is forbidden: one that is not known to run at the client counts as the provider's. Keys are
+read without regard to case, underscores and forms of a letter, because some providers do so; no key that is read may appear in two
+spellings.
+"""
 
 import asyncio
 import json
 import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, cast
 
 from pydantic import JsonValue
 
-from curtainwall.egress.refusal import Refused
-from curtainwall.egress.terms import Bounds
+from curtainwall.egress.ports import EgressBounds, Judge, ProviderAction, ProviderActionKind
+from curtainwall.egress.refusals import Dialect, Refused
 
 _FEW_PARTS: Final = 5_000
 # Asked of every value of a body; `dict | list` would be made anew each time.
@@ -19,24 +28,24 @@ _SMALL: Final = 256 * 1024
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
-class _Twice(ValueError):
+class _DuplicateKey(ValueError):
     """A key that stands twice in one object."""
 
 
-async def parsed(body: bytes, bounds: Bounds) -> dict[str, JsonValue]:
+async def parse_body(body: bytes, bounds: EgressBounds) -> dict[str, JsonValue]:
     """Return the one object that a body is; raise `Refused`."""
     if len(body) <= _SMALL:
         return _parse(body, bounds)
     return await asyncio.to_thread(_parse, body, bounds)
 
 
-def _parse(body: bytes, bounds: Bounds) -> dict[str, JsonValue]:
+def _parse(body: bytes, bounds: EgressBounds) -> dict[str, JsonValue]:
     if (parts := _parts_of(body)) > bounds.parts:
         raise Refused(413, f"the body has {parts} values, more than {bounds.parts}")
     try:
         # Bytes would be guessed to be UTF-16 or UTF-32 where they look like it.
         told: JsonValue = _DECODER.decode(body.decode())
-    except _Twice:
+    except _DuplicateKey:
         raise Refused(400, "a key stands twice in one object of the body") from None
     except RecursionError:
         raise Refused(400, f"the body is nested deeper than {bounds.depth}") from None
@@ -46,11 +55,11 @@ def _parse(body: bytes, bounds: Bounds) -> dict[str, JsonValue]:
         raise Refused(400, "the body is not a JSON object")
     # Most bodies have no more brackets than they may have levels.
     if body.count(b"[") + body.count(b"{") > bounds.depth:
-        _see_that_it_is_flat(told, bounds.depth)
+        _require_flat(told, bounds.depth)
     return told
 
 
-def written(told: dict[str, JsonValue]) -> bytes:
+def render_body(told: dict[str, JsonValue]) -> bytes:
     """Return the object as a body again."""
     try:
         return json.dumps(told, separators=(",", ":"), allow_nan=False).encode()
@@ -61,7 +70,7 @@ def written(told: dict[str, JsonValue]) -> bytes:
 def _unique(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise _Twice
+        raise _DuplicateKey
     return made
 
 
@@ -80,7 +89,7 @@ def _parts_of(body: bytes) -> int:
     return bare.count(b",") + bare.count(b"[") + bare.count(b"{")
 
 
-def _see_that_it_is_flat(told: dict[str, JsonValue], depth: int) -> None:
+def _require_flat(told: dict[str, JsonValue], depth: int) -> None:
     level: list[JsonValue] = [told]
     for _ in range(depth):
         level = [
@@ -92,3 +101,247 @@ def _see_that_it_is_flat(told: dict[str, JsonValue], depth: int) -> None:
         if not level:
             return
     raise Refused(400, f"the body is nested deeper than {depth}")
+
+
+Json = dict[str, JsonValue]
+
+# Asked of every value of a body; `dict | list` would be made anew each time.
+
+_CLIENT_TOOLS: Final = {
+    # The last words are dates; the client runs these, or (searching among tools) nothing outside is touched.
+    Dialect.ANTHROPIC: re.compile(r"custom|(?:bash|text_editor|computer|memory|tool_search_tool(?:_regex|_bm25)?)_[0-9]{8}"),
+    Dialect.RESPONSES: re.compile(r"function|custom|local_shell|apply_patch|tool_search"),
+    Dialect.CHAT: re.compile(r"function|custom"),
+}
+# Where a model's name alone can have it search.
+_SEARCHING: Final = frozenset((Dialect.CHAT, Dialect.RESPONSES))
+_SEARCHING_MODEL = re.compile(r"search|deep-research|:online", re.IGNORECASE)
+_WORDS: Final = (
+    (re.compile(r"search|fetch|web|url|browser|maps"), ProviderActionKind.WEB),
+    (re.compile(r"code|shell|interpreter|container|computer"), ProviderActionKind.CODE),
+    (re.compile(r"mcp"), ProviderActionKind.SERVERS),
+    (re.compile(r"file"), ProviderActionKind.STORED),
+)
+# What those who talk like OpenAI call it.
+_SEARCHES: Final[dict[str, tuple[ProviderActionKind, bool]]] = dict.fromkeys(
+    ("websearchoptions", "searchparameters", "enablesearch", "plugins"), (ProviderActionKind.WEB, True)
+)
+# Keys of the body itself, and whether the request still means something without them.
+_AT_THE_TOP: Final = {
+    Dialect.ANTHROPIC: {"mcpservers": (ProviderActionKind.SERVERS, True), "container": (ProviderActionKind.CODE, True)},
+    Dialect.RESPONSES: {
+        "prompt": (ProviderActionKind.STORED, False),
+        "previousresponseid": (ProviderActionKind.STORED, False),
+        "conversation": (ProviderActionKind.STORED, False),
+        "background": (ProviderActionKind.BACKGROUND, True),
+        **_SEARCHES,
+    },
+    Dialect.CHAT: _SEARCHES,
+    Dialect.GEMINI: {"cachedcontent": (ProviderActionKind.STORED, False)},
+}
+_URLS: Final = frozenset(("imageurl", "fileurl", "fileuri", "videourl", "audiourl"))
+_URL_PARENTS: Final = frozenset(("source", "image", "imageurl", "videourl", "audiourl", "document", "file"))
+_IDS: Final = frozenset(("fileid", "containerid"))
+_REFERENCE: Final = "itemreference"
+_LATER_TOOLS: Final = frozenset(("toolsearchoutput", "additionaltools"))
+_LONGEST_KEPT: Final = 64
+_TOOL_CALLS: Final = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
+# What a tool was called with, and what it returned, is the conversation itself, whatever its keys are called.
+_SPOKEN: Final = {"toolcall": "input", "functioncall": "args", "functionresponse": "response"}
+# Schemas: what they name is not there.
+_SCHEMAS: Final = frozenset(("text", "responseformat", "outputformat", "outputconfig", "generationconfig", "metadata"))
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundAction:
+    reach: ProviderAction
+    remove: Callable[[], None]
+
+
+async def settle_actions(body: Json, dialect: Dialect, provider: str, judge: Judge) -> tuple[ProviderAction, ...]:
+    """Have each reach of a body judged and return those that were removed from it; raise `Refused`."""
+    removed: list[ProviderAction] = []
+    for found in _all(body, dialect, provider):
+        reach = found.reach
+        handling = await judge(reach)
+        if handling == "allow":
+            continue
+        if handling == "refuse" or not reach.removable:
+            raise Refused(403, f"`{reach.what}` at `{reach.place}` has the provider reach beyond the conversation, which is not allowed")
+        found.remove()
+        removed.append(reach)
+    if removed:
+        _tidy(body)
+    return tuple(removed)
+
+
+def _all(body: Json, dialect: Dialect, provider: str) -> list[_FoundAction]:
+    at_the_top, found = _AT_THE_TOP[dialect], list[_FoundAction]()
+    for (key, value), plain in zip(body.items(), _unlike(body, "the body"), strict=True):
+        if (known := at_the_top.get(plain)) and value:
+            kind, removable = known
+            found.append(
+                _FoundAction(ProviderAction(provider, kind, key, key, removable), lambda key=key: cast("None", body.pop(key, None)))
+            )
+        elif plain == "tools" and value is not None:
+            # Some would take one tool that stands alone.
+            if not isinstance(value, list):
+                raise Refused(400, f"`{key}` is no list")
+            found += _tools(value, key, dialect, provider)
+        elif plain in {"model", "models"} and dialect in _SEARCHING:
+            found += _models(value, key, provider)
+        elif plain not in _SCHEMAS and isinstance(value, _NESTED):
+            if plain == "input" and dialect is Dialect.RESPONSES:
+                found += _items(value, key, dialect, provider)
+            _add_sources(found, value, key, plain, provider)
+    return found
+
+
+def _models(value: JsonValue, place: str, provider: str) -> Iterator[_FoundAction]:
+    for name in value if isinstance(value, list) else [value]:
+        if isinstance(name, str) and _SEARCHING_MODEL.search(name):
+            yield _FoundAction(ProviderAction(provider, ProviderActionKind.WEB, name[:80], place, removable=False), _nothing)
+
+
+def _items(value: JsonValue, place: str, dialect: Dialect, provider: str) -> Iterator[_FoundAction]:
+    """Find what stands for an earlier item that the provider kept (it says so, or says nothing but which), and tools that come later."""
+    for at, item in enumerate(value if isinstance(value, list) else [value]):
+        if not isinstance(item, dict):
+            continue
+        here = f"{place}[{at}]"
+        kind = _of(item, "type")
+        plain = _plain(kind) if isinstance(kind, str) else ""
+        if plain == _REFERENCE or (not plain and _of(item, "role") is None and _of(item, "id")):
+            yield _FoundAction(ProviderAction(provider, ProviderActionKind.STORED, "item_reference", here, removable=False), _nothing)
+        elif plain in _LATER_TOOLS and isinstance(tools := _of(item, "tools"), list):
+            yield from _tools(tools, f"{here}.tools", dialect, provider)
+
+
+def _tools(tools: list[JsonValue], place: str, dialect: Dialect, provider: str) -> Iterator[_FoundAction]:
+    for at, tool in enumerate(tools):
+        here = f"{place}[{at}]"
+        if not isinstance(tool, dict):
+            raise Refused(400, f"`{here}` is no tool")
+        _unlike(tool, f"`{here}`")
+        if dialect is Dialect.GEMINI:
+            for key in list(tool):
+                if _plain(key) != "functiondeclarations":
+                    removal = _removal(tools, tool, key)
+                    yield _FoundAction(ProviderAction(provider, _kind_of(key), key[:80], f"{here}.{key[:80]}", removable=True), removal)
+            continue
+        kind = _of(tool, "type")
+        inner = _of(tool, "tools")
+        if kind == "namespace" and isinstance(inner, list):
+            yield from _tools(inner, f"{here}.tools", dialect, provider)
+        elif not _runs_at_the_client(tool, kind, dialect):
+            said = kind[:80] if isinstance(kind, str) else "a tool without a type"
+            yield _FoundAction(ProviderAction(provider, _kind_of(said), said, here, removable=True), _removal(tools, tool))
+
+
+def _runs_at_the_client(tool: Json, kind: JsonValue, dialect: Dialect) -> bool:
+    if kind is None:
+        return dialect is Dialect.ANTHROPIC
+    if not isinstance(kind, str):
+        return False
+    if kind == "shell" and dialect is Dialect.RESPONSES:
+        environment = _of(tool, "environment")
+        return environment is None or (isinstance(environment, dict) and _of(environment, "type") == "local")
+    return _CLIENT_TOOLS[dialect].fullmatch(kind) is not None
+
+
+def _add_sources(found: list[_FoundAction], value: Json | list[JsonValue], place: str, parent: str, provider: str) -> None:
+    """Find what is to be fetched or taken from store in messages; how deep this goes is bounded where bodies are parsed."""
+    if isinstance(value, list):
+        for at, inner in enumerate(value):
+            if isinstance(inner, _NESTED):
+                _add_sources(found, inner, f"{place}[{at}]", parent, provider)
+        return
+    plains = [_plain(key) for key in value]
+    kind = _one(value, plains, "type")
+    spoken = _SPOKEN.get("toolcall" if isinstance(kind, str) and kind in _TOOL_CALLS else parent)
+    for (key, inner), plain in zip(value.items(), plains, strict=True):
+        if plain == spoken:
+            continue
+        if isinstance(inner, str):
+            fetched = plain in _URLS or (plain in {"url", "uri"} and parent in _URL_PARENTS)
+            if fetched and inner[:5].lower() != "data:":
+                found.append(
+                    _FoundAction(
+                        ProviderAction(provider, ProviderActionKind.URL, inner[:200], _within(place, key), removable=False), _nothing
+                    )
+                )
+            elif plain in _IDS and inner:
+                found.append(
+                    _FoundAction(
+                        ProviderAction(provider, ProviderActionKind.STORED, key[:80], _within(place, key), removable=False), _nothing
+                    )
+                )
+        elif isinstance(inner, _NESTED):
+            _add_sources(found, inner, _within(place, key), plain, provider)
+
+
+def _within(place: str, key: str) -> str:
+    return f"{place}.{key[:80]}"
+
+
+def _removal(tools: list[JsonValue], tool: Json, key: str | None = None) -> Callable[[], None]:
+    def remove() -> None:
+        if key is not None:
+            del tool[key]
+            if tool:
+                return
+        tools[:] = [other for other in tools if other is not tool]
+
+    return remove
+
+
+def _nothing() -> None:
+    """Remove nothing: it cannot be."""
+
+
+def _tidy(body: Json) -> None:
+    """Take away what only made sense with the tools that are gone."""
+    for key in [key for key in body if _plain(key) == "tools" and not body[key]]:
+        del body[key]
+    if not any(_plain(key) == "tools" for key in body):
+        for key in [key for key in body if _plain(key) in {"toolchoice", "toolconfig"}]:
+            del body[key]
+
+
+def _kind_of(words: str) -> ProviderActionKind:
+    plain = words.lower()
+    return next((kind for pattern, kind in _WORDS if pattern.search(plain)), ProviderActionKind.OTHER)
+
+
+def _unlike(value: Json, what: str) -> list[str]:
+    """Return the plain keys of an object in which each stands once; raise `Refused`."""
+    plains = [_plain(key) for key in value]
+    if len(set(plains)) != len(plains):
+        raise Refused(400, f"a key stands in {what} in two spellings")
+    return plains
+
+
+def _of(value: Json, plain: str) -> JsonValue:
+    return _one(value, [_plain(key) for key in value], plain)
+
+
+def _one(value: Json, plains: list[str], plain: str) -> JsonValue:
+    """Return what stands under a key in whatever spelling; raise `Refused` where that is two things."""
+    count = plains.count(plain)
+    if count > 1:
+        raise Refused(400, f"the key `{plain}` stands in one object in two spellings")
+    return list(value.values())[plains.index(plain)] if count else None
+
+
+def _plain(key: str) -> str:
+    # Long ones are nobody's, and would be kept.
+    return _plain_short(key) if len(key) <= _LONGEST_KEPT else _in_plain_letters(key)
+
+
+def _in_plain_letters(key: str) -> str:
+    if not key.isascii():
+        key = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", key).casefold())
+    return key.replace("_", "").replace("-", "").lower()
+
+
+_plain_short = lru_cache(4096)(_in_plain_letters)

@@ -1,34 +1,101 @@
-"""One client from its CONNECT to its end: which host it wants, TLS in that host's name, and then request after request."""
+"""One client from its CONNECT to its end: TLS and request after request to a provider, or a blind tunnel where one was decided."""
 
+import asyncio
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.egress.admission import Admitted, Door, admit
+from curtainwall.egress.admission import AdmittedRequest, SessionProvider, admit
 from curtainwall.egress.authority import Authority
-from curtainwall.egress.bodies import parsed, written
-from curtainwall.egress.reaches import settle
-from curtainwall.egress.refusal import Dialect, Reason, Refused, answer
-from curtainwall.egress.refusals import Refusal, Refusals
-from curtainwall.egress.requests import Head, Load, Requests
-from curtainwall.egress.terms import Bounds, Decide, Judge, Meter, ModelCall, Reach
-from curtainwall.egress.tunnels import facts_of, target_of, tunnel
+from curtainwall.egress.bodies import parse_body, render_body, settle_actions
+from curtainwall.egress.ports import Decide, EgressBounds, Judge, Meter, ModelCall, ProviderAction, always
+from curtainwall.egress.refusals import Dialect, Reason, Refusal, Refusals, Refused, answer
+from curtainwall.egress.requests import HeldBytes, RequestHead, RequestReader
 from curtainwall.egress.upstream.accounts import Accounts
 from curtainwall.egress.upstream.exchange import Outgoing
-from curtainwall.egress.upstream.pool import Upstreams
-from curtainwall.egress.upstream.providers import KNOWN_HOSTS, Endpoint
+from curtainwall.egress.upstream.pool import UpstreamPool
+from curtainwall.egress.upstream.providers import KNOWN_HOSTS, ProviderEndpoint
 from curtainwall.egress.upstream.relay import Relay, linger
-from curtainwall.host import Dialler, Unreachable, Wire
+from curtainwall.facts import Unclear, canonical_url
+from curtainwall.host import Connection, Dialler, Unreachable, Wire
+from curtainwall.model import HostFacts
+
+_PIECE: Final = 64 * 1024
+_TARGET = re.compile(r"([A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*):([0-9]{1,5})")
+
+
+def connect_target(text: str) -> tuple[str, int]:
+    """Return the host and port that a CONNECT names; raise `Refused` for whatever is not a plain name."""
+    match = _TARGET.fullmatch(text)
+    if match is None or len(match[1]) > 253:
+        raise Refused(
+            400, "name a host and a port, as in `api.example.com:443`; the host without a dot at its end", fatal=True, kind="host"
+        )
+    host, port = match[1].lower(), int(match[2])
+    if "xn--" in host:
+        raise Refused(403, "international names are not reached from here", fatal=True, kind="host")
+    if host.rpartition(".")[2].isdigit() or host.rpartition(".")[2].startswith("0x"):
+        raise Refused(403, "addresses are not reached from here; name a host", fatal=True, kind="host")
+    if not 0 < port < 65536:
+        raise Refused(400, "there is no such port", fatal=True, kind="host")
+    return host, port
+
+
+def tunnel_facts(host: str, port: int, own_ports: frozenset[int]) -> HostFacts:
+    """Return what is to be decided about: a connection whose content nobody sees."""
+    try:
+        facts = canonical_url(f"https://{host}:{port}", own_ports).facts
+    except Unclear as fault:
+        raise Refused(403, str(fault), fatal=True, kind="host") from None
+    return facts.model_copy(update={"secure": False})
+
+
+async def tunnel(wire: Wire, connection: Connection, idle: float, holds: Callable[[], bool] = always) -> None:
+    """Pass bytes both ways until both have ended, one is gone, nothing came for a while, or nothing may pass any more."""
+    loop = asyncio.get_running_loop()
+
+    def heard() -> None:
+        # Where the time was up a moment before, both are about to be ended.
+        if not bound.expired():
+            bound.reschedule(loop.time() + idle)
+        if not holds():
+            raise ConnectionAbortedError("it has to be asked for anew")
+
+    async def out() -> None:
+        while data := await wire.read():
+            heard()
+            connection.writer.write(data)
+            await connection.writer.drain()
+        connection.writer.write_eof()
+
+    async def back() -> None:
+        while data := await connection.reader.read(_PIECE):
+            heard()
+            wire.write(data)
+            await wire.drain(idle)
+        if not wire.is_lost:
+            wire.transport.write_eof()
+
+    try:
+        async with asyncio.timeout(idle) as bound, asyncio.TaskGroup() as both:
+            both.create_task(out())
+            both.create_task(back())
+    except* (OSError, TimeoutError):
+        wire.abort()
+    finally:
+        connection.writer.transport.abort()
+
 
 _HTTPS: Final = 443
 _LINGER: Final = 2.0
 
 
 @dataclass(slots=True)
-class Counters:
+class ProxyCounters:
     """What happened on one session's socket, for diagnostics."""
 
     connections: int = 0
@@ -40,31 +107,31 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class ProxyParts:
     """What every client of one session shares."""
 
-    doors: Mapping[str, Door]
+    doors: Mapping[str, SessionProvider]
     authority: Authority
-    pool: Upstreams
+    pool: UpstreamPool
     dialler: Dialler
     meter: Meter
     accounts: Accounts
     judge: Judge
     decide: Decide
-    bounds: Bounds
+    bounds: EgressBounds
     own_ports: frozenset[int]
-    load: Load
+    load: HeldBytes
     refusals: Refusals
-    counters: Counters = field(default_factory=Counters)
+    counters: ProxyCounters = field(default_factory=ProxyCounters)
 
 
-class Client:
+class ProxyConnection:
     """One connection of whatever runs inside."""
 
-    def __init__(self, house: House, wire: Wire) -> None:
+    def __init__(self, house: ProxyParts, wire: Wire) -> None:
         self._house = house
         self._wire = wire
-        self._last: tuple[Head, Admitted] | None = None
+        self._last: tuple[RequestHead, AdmittedRequest] | None = None
 
     async def serve(self) -> None:
         """Serve until the client ends, or has to be ended."""
@@ -77,10 +144,10 @@ class Client:
         finally:
             self._wire.finish()
 
-    async def _greeted(self) -> Door | None:
+    async def _greeted(self) -> SessionProvider | None:
         """Read the CONNECT and answer it; return the provider whose TLS comes next, or None where there is nothing more to do."""
         house, wire = self._house, self._wire
-        requests = Requests(wire, house.bounds, house.load)
+        requests = RequestReader(wire, house.bounds, house.load)
         head = None
         try:
             head = await requests.head()
@@ -89,7 +156,7 @@ class Client:
             house.counters.requests += 1
             if head.method != "CONNECT":
                 raise Refused(403, "only CONNECT is served here: use https, and this socket as the proxy for it", fatal=True, kind="host")
-            host, port = target_of(head.target)
+            host, port = connect_target(head.target)
             door = house.doors.get(host)
             if wire.holds_more or requests.rest:
                 raise Refused(400, "wait for the answer to CONNECT before sending more", fatal=True)
@@ -113,7 +180,7 @@ class Client:
         house = self._house
         if host in KNOWN_HOSTS:
             raise Refused(403, f"this session has no access to `{host}`", fatal=True, kind="host")
-        facts = facts_of(host, port, house.own_ports)
+        facts = tunnel_facts(host, port, house.own_ports)
         ruling = await house.decide(facts)
         if not ruling.allowed:
             kind = None if ruling.is_logged else "host"
@@ -126,9 +193,9 @@ class Client:
         self._wire.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         await tunnel(self._wire, connection, house.bounds.idle, ruling.holds)
 
-    async def _serve_requests(self, door: Door) -> None:
+    async def _serve_requests(self, door: SessionProvider) -> None:
         house, wire = self._house, self._wire
-        requests = Requests(wire, house.bounds, house.load)
+        requests = RequestReader(wire, house.bounds, house.load)
         relay = Relay(wire, house.pool, house.bounds, house.meter, house.accounts, door.provider, door.keyring)
         goes_on, head = True, None
         dialect = door.provider.endpoints[0].dialect
@@ -155,13 +222,13 @@ class Client:
             finally:
                 requests.release()
 
-    def _note(self, refusal: Refused, head: Head | None) -> None:
+    def _note(self, refusal: Refused, head: RequestHead | None) -> None:
         """Have it recorded that the proxy itself refused something, where somebody should know."""
         if refusal.kind is not None:
             method, (host, path) = ("", ("", "")) if head is None else (head.method, _host_and_path(head.target))
             self._house.refusals.note(Refusal(refusal.kind, host, method, path, refusal.reason))
 
-    def _note_at(self, door: Door, refusal: Refused, head: Head | None) -> None:
+    def _note_at(self, door: SessionProvider, refusal: Refused, head: RequestHead | None) -> None:
         """Have it recorded that a request to a provider was refused, where somebody should know; a foreign key is always such a case."""
         key = "" if head is None else door.keyring.foreign_key(head.headers)
         kind = "key" if key else refusal.kind
@@ -169,7 +236,7 @@ class Client:
             method, path = ("", "") if head is None else (head.method, head.target.partition("?")[0])
             self._house.refusals.note(Refusal(kind, door.provider.host, method, path, refusal.reason, key))
 
-    async def _serve(self, head: Head, requests: Requests, door: Door, relay: Relay) -> bool:
+    async def _serve(self, head: RequestHead, requests: RequestReader, door: SessionProvider, relay: Relay) -> bool:
         """Check one request and pass it on; tell whether the connection goes on."""
         house, name = self._house, door.provider.name
         admitted = self._admitted(head, door)
@@ -183,13 +250,15 @@ class Client:
             return await relay.run_call(outgoing, endpoint.dialect, call, requests.hand_over(), close=admitted.closes)
         return await relay.run(outgoing, endpoint.dialect, close=admitted.closes)
 
-    def _admitted(self, head: Head, door: Door) -> Admitted:
+    def _admitted(self, head: RequestHead, door: SessionProvider) -> AdmittedRequest:
         """Return what a head means; one that is the last one again is not looked at a second time."""
         if self._last is None or self._last[0] is not head:
             self._last = head, admit(head, door)
         return self._last[1]
 
-    async def _body(self, requests: Requests, admitted: Admitted, provider: str) -> tuple[bytes | None, tuple[Reach, ...], str]:
+    async def _body(
+        self, requests: RequestReader, admitted: AdmittedRequest, provider: str
+    ) -> tuple[bytes | None, tuple[ProviderAction, ...], str]:
         """Return the body as it goes out, what was removed from it, and the model that it names."""
         body = await requests.body()
         if not admitted.has_body:
@@ -197,10 +266,10 @@ class Client:
                 raise Refused(400, "a GET has no body")
             return None, (), ""
         endpoint = admitted.endpoint
-        told = await parsed(body, self._house.bounds)
-        removed = await settle(told, endpoint.dialect, provider, self._house.judge)
+        told = await parse_body(body, self._house.bounds)
+        removed = await settle_actions(told, endpoint.dialect, provider, self._house.judge)
         if _is_counted(told, endpoint) or removed:
-            body = written(told)
+            body = render_body(told)
         model = told.get("model")
         return body, removed, model[:200] if isinstance(model, str) else ""
 
@@ -213,7 +282,7 @@ def _host_and_path(target: str) -> tuple[str, str]:
     return host.rpartition("@")[2], f"{slash}{path.partition('?')[0]}"
 
 
-def _is_counted(told: dict[str, JsonValue], endpoint: Endpoint) -> bool:
+def _is_counted(told: dict[str, JsonValue], endpoint: ProviderEndpoint) -> bool:
     """See to it that a stream tells what it used; say whether that changed the request."""
     if endpoint.dialect is not Dialect.CHAT or not endpoint.model or told.get("stream") is not True:
         return False

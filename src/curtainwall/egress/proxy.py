@@ -5,28 +5,27 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from curtainwall.egress.admission import Door
+from curtainwall.egress.admission import EndpointFilter, SessionProvider
 from curtainwall.egress.authority import Authority
-from curtainwall.egress.client import Client, Counters, House
-from curtainwall.egress.endpoints import Filter
+from curtainwall.egress.client import ProxyConnection, ProxyCounters, ProxyParts
+from curtainwall.egress.ports import Decide, EgressBounds, Judge, Meter, Unmetered, no_tunnels, remove_actions
 from curtainwall.egress.refusals import Refusals, Report, unreported
-from curtainwall.egress.requests import Load
-from curtainwall.egress.terms import Bounds, Decide, Judge, Meter, Unmetered, no_tunnels, remove_what_can_be
+from curtainwall.egress.requests import HeldBytes
 from curtainwall.egress.upstream.accounts import Accounts
-from curtainwall.egress.upstream.pool import Upstreams
+from curtainwall.egress.upstream.pool import UpstreamPool
 from curtainwall.egress.upstream.sentinels import Access, Keyring
 from curtainwall.host import BACKLOG, Dialler, SocketFile, Wire
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ProxyConfig:
     """What one session may do: its providers, and who meters, judges, decides, and hears of what was refused."""
 
     accesses: tuple[Access, ...]
     meter: Meter = field(default_factory=Unmetered)
-    judge: Judge = remove_what_can_be
+    judge: Judge = remove_actions
     decide: Decide = no_tunnels
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: EgressBounds = field(default_factory=EgressBounds)
     report: Report = unreported
 
 
@@ -37,28 +36,31 @@ class Egress:
         self.authority = authority
         self._dialler = dialler
         self._own_ports = own_ports
-        self._pool = Upstreams(dialler)
+        self._pool = UpstreamPool(dialler)
 
     @property
     def idle_connections(self) -> int:
         """Return how many connections to providers wait for a request."""
         return self._pool.idle
 
-    async def open(self, terms: Terms, path: Path, *, mode: int = 0o600, owner: int | None = None) -> "SessionProxy":
+    async def open(self, terms: ProxyConfig, path: Path, *, mode: int = 0o600, owner: int | None = None) -> "SessionProxy":
         """Serve one session's socket at this path; raise `TryLater` where another process does, and `Broken` where none can be."""
         house = self._house(terms)
         file = SocketFile.open(path, mode, owner)
         return await SessionProxy.start(house, file.listener, file)
 
-    async def serve(self, terms: Terms, listener: socket.socket) -> "SessionProxy":
+    async def serve(self, terms: ProxyConfig, listener: socket.socket) -> "SessionProxy":
         """Serve a socket that somebody else opened, such as the end of a bridge into a confinement; closing the proxy closes it."""
         return await SessionProxy.start(self._house(terms), listener)
 
-    def _house(self, terms: Terms) -> House:
-        doors = {access.provider.host: Door(access.provider, Filter(access.provider), Keyring(access)) for access in terms.accesses}
+    def _house(self, terms: ProxyConfig) -> ProxyParts:
+        doors = {
+            access.provider.host: SessionProvider(access.provider, EndpointFilter(access.provider), Keyring(access))
+            for access in terms.accesses
+        }
         if len(doors) != len(terms.accesses):
             raise ValueError("two providers of one session have the same host")
-        return House(
+        return ProxyParts(
             doors=doors,
             authority=self.authority,
             pool=self._pool,
@@ -69,7 +71,7 @@ class Egress:
             decide=terms.decide,
             bounds=terms.bounds,
             own_ports=self._own_ports,
-            load=Load(terms.bounds.held),
+            load=HeldBytes(terms.bounds.held),
             refusals=Refusals(terms.report, terms.bounds.refusals),
         )
 
@@ -82,14 +84,14 @@ class Egress:
 class SessionProxy:
     """One session's socket while it is open."""
 
-    def __init__(self, house: House, file: SocketFile | None) -> None:
+    def __init__(self, house: ProxyParts, file: SocketFile | None) -> None:
         self._house = house
         self._file = file
         self._clients: dict[Wire, asyncio.Task[None]] = {}
         self._server: asyncio.AbstractServer | None = None
 
     @classmethod
-    async def start(cls, house: House, listener: socket.socket, file: SocketFile | None = None) -> "SessionProxy":
+    async def start(cls, house: ProxyParts, listener: socket.socket, file: SocketFile | None = None) -> "SessionProxy":
         """Begin to serve."""
         proxy = cls(house, file)
         loop = asyncio.get_running_loop()
@@ -103,7 +105,7 @@ class SessionProxy:
         return {door.provider.name: door.keyring.sentinel for door in self._house.doors.values()}
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> ProxyCounters:
         """Return what happened so far."""
         return self._house.counters
 
@@ -139,7 +141,7 @@ class SessionProxy:
             wire.abort()
             return
         self._house.counters.connections += 1
-        task = asyncio.get_running_loop().create_task(Client(self._house, wire).serve())
+        task = asyncio.get_running_loop().create_task(ProxyConnection(self._house, wire).serve())
         self._clients[wire] = task
         task.add_done_callback(lambda _: self._forget(wire))
 

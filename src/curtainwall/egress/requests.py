@@ -1,6 +1,7 @@
-"""Requests as they come from a client: plain heads at once and all others by h11, bounded in size and time, one after the other."""
+"""Requests as clients send them: plain heads are read quickly and all others by h11, with bounds on size and time."""
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
@@ -8,19 +9,83 @@ from typing import Final, NamedTuple
 
 import h11
 
-from curtainwall.egress.plain_heads import Shape, plain_head
-from curtainwall.egress.refusal import Refused
-from curtainwall.egress.terms import Bounds
+from curtainwall.egress.ports import EgressBounds
+from curtainwall.egress.refusals import Refused
 from curtainwall.host import Wire
 
 Header = tuple[bytes, bytes]
+
+_WHOLE = re.compile(rb"(GET|POST|CONNECT) ([!-~]+) HTTP/1\.1(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++: [!-~](?:[\t -~]*[!-~])?)*+")
+_LENGTH = re.compile(rb"0|[1-9][0-9]{0,14}")
+_LENGTH_LINES: Final = (b"\r\ncontent-length: ", b"\r\nContent-Length: ")
+_LONGEST_KEPT: Final = 8 * 1024
+# What changes where a body ends, or what may come after it, is read by a library that has thought of everything.
+_NOT_PLAIN: Final = frozenset(b"transfer-encoding expect upgrade trailer".split())
+
+
+class PlainHead(NamedTuple):
+    """A head whose body has a known length; `end` is where that begins. Header names are in lower case, and none stands twice."""
+
+    method: str
+    target: str
+    headers: list[Header]
+    names: AbstractSet[bytes]
+    length: int
+    end: int
+
+    def shape(self, data: bytes) -> "HeadTemplate | None":
+        """Return the shape of this head in the bytes that it was read from, or None where it is long or says its length in no usual way."""
+        start = max(data.find(line, 0, self.end) + len(line) for line in _LENGTH_LINES)
+        if self.end > _LONGEST_KEPT or start < len(_LENGTH_LINES[0]):
+            return None
+        return HeadTemplate(data[:start], data[data.find(b"\r\n", start) : self.end])
+
+
+class HeadTemplate(NamedTuple):
+    """A head around the length of its body, which is all that differs in what most clients send one after the other."""
+
+    before: bytes
+    after: bytes
+
+    def again(self, data: bytes, most: int) -> tuple[int, int] | None:
+        """Return the length of a body and where it begins, where the bytes begin with the same head but for that length."""
+        start, rest = len(self.before), len(self.after)
+        if not data.startswith(self.before):
+            return None
+        at = data.find(b"\r", start, start + 16)
+        if at < 0 or at + rest > most or not data.startswith(self.after, at):
+            return None
+        digits = data[start:at]
+        return (int(digits), at + rest) if _LENGTH.fullmatch(digits) else None
+
+
+def plain_head(data: bytes, most: int) -> PlainHead | None:
+    """Return the head that the bytes begin with, or None where it is not whole, too big, or not plain. It never means what h11 does not."""
+    end = data.find(b"\r\n\r\n", 0, most)
+    if end < 0:
+        return None
+    request = _WHOLE.fullmatch(data, 0, end)
+    if request is None:
+        return None
+    headers = [(name.lower(), value) for name, _, value in [line.partition(b": ") for line in data[:end].split(b"\r\n")[1:]]]
+    told = dict(headers)
+    if len(told) < len(headers) or b"host" not in told or not _NOT_PLAIN.isdisjoint(told):
+        return None
+    # What most clients say, and what goes without saying.
+    if told.get(b"connection", b"keep-alive").lower() != b"keep-alive":
+        return None
+    length = told.get(b"content-length", b"0")
+    if not _LENGTH.fullmatch(length):
+        return None
+    return PlainHead(request[1].decode(), request[2].decode(), headers, told.keys(), int(length), end + 4)
+
 
 _MOST_HEADERS: Final = 100
 _UNREAD: Final = 1024 * 1024
 _TOO_LONG: Final = "the request's head is too long"
 
 
-class Load:
+class HeldBytes:
     """How much of what clients sent is held for one session."""
 
     def __init__(self, most: int) -> None:
@@ -34,7 +99,7 @@ class Load:
         self.held += size
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     """One request's head without the length of its body; header names are in lower case."""
 
     method: str
@@ -57,10 +122,10 @@ class Head(NamedTuple):
         return b"upgrade" in self.names
 
 
-class Requests:
+class RequestReader:
     """The requests of one connection."""
 
-    def __init__(self, wire: Wire, bounds: Bounds, load: Load) -> None:
+    def __init__(self, wire: Wire, bounds: EgressBounds, load: HeldBytes) -> None:
         self._wire = wire
         self._bounds = bounds
         self._load = load
@@ -70,14 +135,14 @@ class Requests:
         self._is_whole = False
         self._length: int | None = None
         self._is_awaited = False
-        self._last: tuple[Shape, Head] | None = None
+        self._last: tuple[HeadTemplate, RequestHead] | None = None
 
     @property
     def rest(self) -> bytes:
         """Return what came after what was read."""
         return self._rest or (self._http.trailing_data[0] if self._http is not None else b"")
 
-    async def head(self) -> Head | None:
+    async def head(self) -> RequestHead | None:
         """Return the next request's head, or None where the client has ended; raise `Refused`."""
         self._http, self._is_whole, self._length, self._is_awaited = None, False, None, False
         try:
@@ -89,7 +154,7 @@ class Requests:
         self._rest = b""
         if self._last is not None and (found := self._last[0].again(data, self._bounds.head)) is not None:
             self._length, self._rest = found[0], data[found[1] :]
-            self._see_that_the_body_is_bounded()
+            self._require_bounded_body()
             return self._last[1]
         plain = plain_head(data, self._bounds.head)
         if plain is None:
@@ -100,7 +165,7 @@ class Requests:
         self._last = None if shape is None else (shape, head)
         return head
 
-    async def _careful_head(self, data: bytes) -> Head | None:
+    async def _careful_head(self, data: bytes) -> RequestHead | None:
         """Return a head that comes in pieces or is not plain, or None where the client has ended; raise `Refused`."""
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=self._bounds.head)
         self._http.receive_data(data)
@@ -220,7 +285,7 @@ class Requests:
 
         return give_back
 
-    def _seen(self, http: h11.Connection, event: h11.Request) -> Head:
+    def _seen(self, http: h11.Connection, event: h11.Request) -> RequestHead:
         headers = [(bytes(name), bytes(value)) for name, value in event.headers]
         # Older libraries say CONNECT in the first version, and go on in the second inside.
         if event.http_version != b"1.1" and event.method != b"CONNECT":
@@ -237,14 +302,14 @@ class Requests:
             raise Refused(431, _TOO_LONG, fatal=True)
         return self._head(event.method.decode("ascii"), event.target.decode("ascii"), headers, names)
 
-    def _head(self, method: str, target: str, headers: Sequence[Header], names: AbstractSet[bytes]) -> Head:
+    def _head(self, method: str, target: str, headers: Sequence[Header], names: AbstractSet[bytes]) -> RequestHead:
         """Return a head of so many headers, whose body is as long as it may be."""
         if len(headers) > _MOST_HEADERS:
             raise Refused(431, _TOO_LONG, fatal=True)
-        self._see_that_the_body_is_bounded()
-        return Head(method, target, [header for header in headers if header[0] != b"content-length"], names)
+        self._require_bounded_body()
+        return RequestHead(method, target, [header for header in headers if header[0] != b"content-length"], names)
 
-    def _see_that_the_body_is_bounded(self) -> None:
+    def _require_bounded_body(self) -> None:
         if self._length is not None and self._length > self._bounds.body:
             raise Refused(413, f"the body is longer than {self._bounds.body} bytes", fatal=True)
 

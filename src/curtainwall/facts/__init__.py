@@ -6,33 +6,30 @@ from curtainwall.model import is_beneath
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.facts.addresses import scope_of_address
+    from curtainwall.facts.directories import MOST_NAMES, NamedFiles, find_named, holds_what_runs, is_without_key, writes_what_runs
     from curtainwall.facts.git.pushes import Push, find_push
     from curtainwall.facts.git.remotes import Remote, canonical_remotes
     from curtainwall.facts.git.revisions import paths_in_revision
     from curtainwall.facts.json_text import read_frame, read_json
-    from curtainwall.facts.later import holds_what_runs, writes_what_runs
-    from curtainwall.facts.names import MOST_NAMES, Named, find_named, is_without_key
-    from curtainwall.facts.paths import Scene, canonical_path, links_to
+    from curtainwall.facts.paths import PathRoots, canonical_path, links_to
     from curtainwall.facts.refusal import Unclear, quoted
-    from curtainwall.facts.secrets.masks import Masker, Piece, contains_mask, masks_in
-    from curtainwall.facts.secrets.streams import StreamMasker, masked_excerpt
-    from curtainwall.facts.shell.commands import Command, Redirect, Script, parse_script
-    from curtainwall.facts.urls import Url, canonical_url
+    from curtainwall.facts.secrets.masks import Masker, Piece, StreamMasker, contains_mask, masked_excerpt, masks_in
+    from curtainwall.facts.shell.commands import Redirect, Script, ShellCommand, parse_script
+    from curtainwall.facts.urls import Url, canonical_url, scope_of_address
 else:
     __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "MOST_NAMES",
-    "Command",
     "Masker",
-    "Named",
+    "NamedFiles",
+    "PathRoots",
     "Piece",
     "Push",
     "Redirect",
     "Remote",
-    "Scene",
     "Script",
+    "ShellCommand",
     "StreamMasker",
     "Unclear",
     "Url",

@@ -45,7 +45,7 @@ _HOW = b"".join(word.to_bytes(8, sys.byteorder) for word in (getattr(os, "O_PATH
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class PathRoots:
     """Where an agent's words are read. Every path in it is real and absolute, without a trailing slash.
 
     `mounts` are pairs of a path that a container sees and the path on this machine that it is. Such a pair shadows what this machine
@@ -66,9 +66,9 @@ class Scene:
         return is_beneath(path, self.workspace) or any(is_beneath(path, outside) for _, outside in self.mounts)
 
 
-def canonical_path(text: object, scene: Scene) -> str:
+def canonical_path(text: object, roots: PathRoots) -> str:
     """Return the real, absolute path that the kernel would reach, or would create, for what an agent wrote."""
-    full = _absolute(text, scene)
+    full = _absolute(text, roots)
     try:
         encoded = full.encode()
     except UnicodeEncodeError:
@@ -77,9 +77,9 @@ def canonical_path(text: object, scene: Scene) -> str:
         raise Unclear(f"the path {quoted(text)} is longer than {_MAX_PATH} bytes")
     if len(encoded) > _MAX_NAME and any(len(name) > _MAX_NAME for name in encoded.split(b"/")):
         raise Unclear(f"a name in {quoted(full)} is longer than {_MAX_NAME} bytes")
-    if not scene.mounts and full.count("/") <= DEEPEST and _is_real(full, encoded):
+    if not roots.mounts and full.count("/") <= DEEPEST and _is_real(full, encoded):
         return full
-    return _walk(full, scene)
+    return _walk(full, roots)
 
 
 def links_to(path: str) -> tuple[str, ...]:
@@ -89,11 +89,11 @@ def links_to(path: str) -> tuple[str, ...]:
     """
     met: list[str] = []
     with suppress(Unclear):
-        _walk(path, Scene(workspace="/", home="/"), met)
+        _walk(path, PathRoots(workspace="/", home="/"), met)
     return tuple(met)
 
 
-def _absolute(text: object, scene: Scene) -> str:
+def _absolute(text: object, roots: PathRoots) -> str:
     if not isinstance(text, str):
         raise Unclear(f"a path must be a string, not {quoted(text)}")
     if not text or text.isspace():
@@ -103,9 +103,9 @@ def _absolute(text: object, scene: Scene) -> str:
     if text[0] == "/":
         return text
     if text[0] != "~":
-        return f"{scene.cwd}/{text}"
+        return f"{roots.cwd}/{text}"
     if text == "~" or text[1] == "/":
-        return scene.home + text[1:]
+        return roots.home + text[1:]
     raise Unclear(f"{quoted(text)} would be another user's home; write the whole path, or `./` before a name that starts with `~`")
 
 
@@ -124,7 +124,7 @@ def _is_real(full: str, encoded: bytes) -> bool:
     return ctypes.get_errno() == errno.ENOENT and len(encoded) <= _MAX_NAME
 
 
-def _walk(full: str, scene: Scene, met: list[str] | None = None) -> str:
+def _walk(full: str, scene: PathRoots, met: list[str] | None = None) -> str:
     """Resolve a path as the kernel does, and note what turns the way: `..` after a link is the parent of where the link led."""
     entries = dict(scene.mounts)
     roots = {outside for inside, outside in scene.mounts if inside != outside}

@@ -26,18 +26,18 @@ class Schedule:
     @staticmethod
     def parse(expression: str, zone: str = "UTC") -> "Schedule":
         """Return the schedule; raise ValueError that says what is wrong with it."""
-        told = " ".join(expression.split())
+        fields = " ".join(expression.split())
         try:
             ZoneInfo(zone)
         except (ValueError, OSError, KeyError):
             raise ValueError(f"there is no time zone `{zone}` on this machine; write one such as `Europe/Berlin`") from None
-        if len(told.split()) != _FIELDS:
+        if len(fields.split()) != _FIELDS:
             raise ValueError("write minute, hour, day of the month, month and day of the week, as in `0 3 * * *`")
         try:
-            next(CronSim(told, datetime(2026, 1, 1, tzinfo=UTC)))
+            next(CronSim(fields, datetime(2026, 1, 1, tzinfo=UTC)))
         except (CronSimError, StopIteration) as fault:
             raise ValueError(f"no schedule: {str(fault).lower() or 'it never comes'}; write five fields, as in `0 3 * * *`") from None
-        return Schedule(told, zone)
+        return Schedule(fields, zone)
 
     def after(self, moment: Millis) -> Iterator[Millis]:
         """Yield every time at which it is due after a moment, in order, without end."""

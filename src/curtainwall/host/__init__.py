@@ -5,11 +5,23 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.host.credential_sources import FromCommand, FromEnvironment, FromFile, FromKeyring, Source, Unavailable
-    from curtainwall.host.credentials import Credential, Credentials, Secret, Sending
+    from curtainwall.host.credentials import (
+        Credential,
+        Credentials,
+        CredentialSource,
+        FromCommand,
+        FromEnvironment,
+        FromFile,
+        FromKeyring,
+        Secret,
+        Sending,
+        Unavailable,
+    )
     from curtainwall.host.files.beneath import (
+        FileOwner,
         LinkInTheWay,
         delete_entry,
+        hand_over,
         make_directories,
         move_entry,
         open_beneath,
@@ -19,19 +31,34 @@ if TYPE_CHECKING:
     from curtainwall.host.files.contents import Contents, ContentsChanged, Extent, Unbound, move_contents, read_contents
     from curtainwall.host.files.later import Later, TooMany, find_later, set_aside, take_owners_bits
     from curtainwall.host.files.locks import FileLock, lock_file, locked
-    from curtainwall.host.files.ownership import FileOwner, hand_over
-    from curtainwall.host.files.set_aside import put_back, told_of
-    from curtainwall.host.files.watch_record import HeldRecord, WatchRecord, WatchRecords
+    from curtainwall.host.files.watch_record import HeldRecord, WatchRecord, WatchRecords, held_files_of, put_back
     from curtainwall.host.network.dialler import Connection, Dialler, Resolver, ScopeOf, SystemResolver, Unreachable, system_trust
     from curtainwall.host.network.unix_sockets import BACKLOG, SocketFile, is_served
     from curtainwall.host.network.wires import Wire
-    from curtainwall.host.sandbox.bridge import PROXY_PORT, Bridge
-    from curtainwall.host.sandbox.bubblewrap import Bubblewrap, Guarantee, Missing, confinement_report, find_bubblewrap, look_for_bubblewrap
-    from curtainwall.host.sandbox.confine import ConfinedProcess, confinement_owner, run_confined, start_confined
-    from curtainwall.host.sandbox.fifos import MOST_FIFOS, TooManyFifos, find_fifos
-    from curtainwall.host.sandbox.piped import Piped
+    from curtainwall.host.sandbox.bubblewrap import (
+        Bubblewrap,
+        BubblewrapMissing,
+        Guarantee,
+        confinement_report,
+        find_bubblewrap,
+        look_for_bubblewrap,
+    )
+    from curtainwall.host.sandbox.confinement import (
+        HOME,
+        MIB,
+        PROXY_PORT,
+        Bounds,
+        Bridge,
+        Confinement,
+        ConfinementFailed,
+        Finished,
+        Network,
+        Piped,
+        Sockets,
+    )
+    from curtainwall.host.sandbox.process import ConfinedProcess, confinement_owner, run_confined, start_confined
     from curtainwall.host.sandbox.shares import Share, ShareLimits, Shares, charged_to, limits_of_this_machine
-    from curtainwall.host.sandbox.terms import HOME, MIB, Bounds, Confinement, ConfinementFailed, Finished, Network, Sockets
+    from curtainwall.host.sandbox.sockets import MOST_FIFOS, TooManyFifos, find_fifos
     from curtainwall.host.sandbox.workers import How, Worker, confined_worker, find_monty
 else:
     __getattr__ = lazy_names(__name__)
@@ -45,6 +72,7 @@ __all__ = [
     "Bounds",
     "Bridge",
     "Bubblewrap",
+    "BubblewrapMissing",
     "ConfinedProcess",
     "Confinement",
     "ConfinementFailed",
@@ -52,6 +80,7 @@ __all__ = [
     "Contents",
     "ContentsChanged",
     "Credential",
+    "CredentialSource",
     "Credentials",
     "Dialler",
     "Extent",
@@ -67,7 +96,6 @@ __all__ = [
     "How",
     "Later",
     "LinkInTheWay",
-    "Missing",
     "Network",
     "Piped",
     "Resolver",
@@ -79,7 +107,6 @@ __all__ = [
     "Shares",
     "SocketFile",
     "Sockets",
-    "Source",
     "SystemResolver",
     "TooMany",
     "TooManyFifos",
@@ -100,6 +127,7 @@ __all__ = [
     "find_later",
     "find_monty",
     "hand_over",
+    "held_files_of",
     "is_served",
     "limits_of_this_machine",
     "lock_file",
@@ -118,5 +146,4 @@ __all__ = [
     "start_confined",
     "system_trust",
     "take_owners_bits",
-    "told_of",
 ]

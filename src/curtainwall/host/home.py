@@ -112,7 +112,7 @@ class Home:
 
 def find_home(environ: Mapping[str, str] = os.environ) -> Home:
     """Return the home that the environment names, or `~/.curtainwall`; raise `Broken` where it cannot be one of ours."""
-    root = Path(os.path.realpath(_told(environ)))
+    root = Path(os.path.realpath(_named_in(environ)))
     there = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
     if os.path.lexists(there) and not there.is_dir():
         # An empty list of sessions would be a wrong answer to a wrong name.
@@ -125,14 +125,14 @@ def find_home(environ: Mapping[str, str] = os.environ) -> Home:
 
 def named_home(environ: Mapping[str, str] = os.environ) -> str:
     """Return the home as it is named, from `/` on; links may lead from there to where it really is."""
-    return str(_told(environ).absolute())
+    return str(_named_in(environ).absolute())
 
 
-def _told(environ: Mapping[str, str]) -> Path:
-    told = environ.get(VARIABLE) or "~/.curtainwall"
-    if "\0" in told:
+def _named_in(environ: Mapping[str, str]) -> Path:
+    named = environ.get(VARIABLE) or "~/.curtainwall"
+    if "\0" in named:
         raise Broken(f"{VARIABLE} holds a NUL")
-    return Path(told).expanduser()
+    return Path(named).expanduser()
 
 
 def user_homes(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:

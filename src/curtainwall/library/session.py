@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
-from curtainwall.agents.builtin import Model
-from curtainwall.compose.agents import AtWork, agents_at_work, models_of, wanted_of
-from curtainwall.compose.ask_files import files_of
-from curtainwall.compose.gate import hooks_of, open_house
+from curtainwall.agents.builtin import LanguageModel
+from curtainwall.compose.agents import RunningAgents, model_finder, run_agents, session_spec
+from curtainwall.compose.ask_files import ask_files_of
+from curtainwall.compose.gate import open_gate, session_hooks
 from curtainwall.compose.sessions import Parts
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.setup import load_setup
 from curtainwall.config.agents import BUILTIN
-from curtainwall.host.account import local_user
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     AgentSpoke,
     AnswerApproval,
@@ -77,10 +77,9 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.begin_once import take_up
 from curtainwall.operations.lookup import find_session
-from curtainwall.operations.open import open_new
-from curtainwall.session import Diagnostic, SessionState, Turn, diagnose, fold, transcript
+from curtainwall.operations.open import complete_opening, open_new
+from curtainwall.session import Diagnostic, SessionState, TranscriptTurn, diagnose, fold, transcript
 from curtainwall.tools import Runner
 
 _HERE = Route(channel="local", reference="library")
@@ -100,7 +99,7 @@ class Reply:
 class Session:
     """One session in the hands of a program. The same session can be seen and answered from other processes at the same time."""
 
-    def __init__(self, work: AtWork, session: SessionId, by: Who, left: asyncio.Event) -> None:
+    def __init__(self, work: RunningAgents, session: SessionId, by: Who, left: asyncio.Event) -> None:
         self.id = session
         self._left = left
         """Set when the program leaves the context in which the session was opened."""
@@ -145,7 +144,7 @@ class Session:
         """Return everything that happened, in order."""
         return self._work.wired.house.feed.read(self._stream, after)
 
-    def history(self) -> Sequence[Turn]:
+    def history(self) -> Sequence[TranscriptTurn]:
         """Return the turns so far: what was said, how each ended, what it used and how long it took."""
         return transcript(recorded.event for recorded in self.timeline()).turns
 
@@ -376,7 +375,7 @@ class Session:
         turn = None if wanted is None else self._turn(wanted)
         return Reply("" if turn is None else turn.text, TurnStatus.WAITING, () if turn is None else tuple(turn.usage), self.pending)
 
-    def _turn(self, wanted: TurnId) -> Turn:
+    def _turn(self, wanted: TurnId) -> TranscriptTurn:
         """Return a turn as people read it; where it is the last one, nothing before it is read."""
         began = self._began
         events = self.timeline(began[1] if began is not None and began[0] == wanted else 0)
@@ -408,7 +407,7 @@ async def open_session(
     *,
     resume: str | None = None,
     agent: str = BUILTIN,
-    model: str | Model | None = None,
+    model: str | LanguageModel | None = None,
     workspace: Path | str | None = None,
     name: str = "",
     mode: Mode | None = None,
@@ -423,29 +422,29 @@ async def open_session(
     """
     async with AsyncExitStack() as stack:
         try:
-            wired = await stack.enter_async_context(open_house(set_up(policy), tools, parts))
+            wired = await stack.enter_async_context(open_gate(load_setup(policy), tools, parts))
             own = {} if model is None or isinstance(model, str) else {model.name: model}
-            found = models_of(wired)
+            found = model_finder(wired)
 
-            def find_model(name: str) -> Model:
+            def find_model(name: str) -> LanguageModel:
                 return own.get(name) or found(name)
 
             told = model if model is None or isinstance(model, str) else model.name
-            wanted = wanted_of(wired, agent, told, None if workspace is None else _directory(workspace), mode, name, _HERE)
-            work = await stack.enter_async_context(agents_at_work(wired, find_model, wanted))
+            wanted = session_spec(wired, agent, told, None if workspace is None else _directory(workspace), mode, name, _HERE)
+            work = await stack.enter_async_context(run_agents(wired, find_model, wanted))
             who = agent if resume is None else find_session(wired.store.index, resume).agent
             kind = work.crew.kind_of(who)
             if resume is None or model is not None:
                 # Before anything is opened: a model that is not there is the caller's mistake.
-                kind.see_model(who, wanted.model if resume is None else told or wanted.model)
-            await kind.see_that_it_can(who)
+                kind.require_model(who, wanted.model if resume is None else told or wanted.model)
+            await kind.require_ready(who)
             by = local_user()
             session = await open_new(wired.sessions, wanted, by) if resume is None else find_session(wired.store.index, resume).session
-            await take_up(wired.house, session, by)
+            await complete_opening(wired.house, session, by)
             if told is not None and wired.sessions.state(session).model != told:
                 await wired.house.send(session, ChangeModel(by=by, model=told))
-            await stack.enter_async_context(files_of(wired, session))
-            await stack.enter_async_context(hooks_of(wired, session))
+            await stack.enter_async_context(ask_files_of(wired, session))
+            await stack.enter_async_context(session_hooks(wired, session))
         except (CurtainwallError, OSError) as fault:
             raise OpeningFailed(f"the session could not be opened: {fault}") from fault
         work.turns.attend(session)

@@ -8,11 +8,11 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from curtainwall.compose.agents import agents_at_work, models_of
-from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.agents import model_finder, run_agents
+from curtainwall.compose.gate import GatedSessions, open_gate
 from curtainwall.compose.sessions import Parts
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     OUTSIDE,
     SYSTEM,
@@ -28,16 +28,15 @@ from curtainwall.model import (
     TurnFailed,
     session_stream,
 )
-from curtainwall.operations.open import Wanted
+from curtainwall.operations.open import SessionSpec
 from curtainwall.runtime import Turns
 from curtainwall.session import SessionState
-from curtainwall.teams.callers import OutsideCaller, see_that_there_is
+from curtainwall.teams.callers import OutsideCaller, require_team
 from curtainwall.teams.chains import Chain
-from curtainwall.teams.figures import PairFigures, Shortage
 from curtainwall.teams.keeper import KEEPER
-from curtainwall.teams.pairs import Pair
+from curtainwall.teams.pairs import Pair, PairFigures, Shortage
 
-Told = Mapping[str, JsonValue]
+JsonObject = Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class TeamReply:
 class Teams:
     """The teams as one asker sees them. What the rules ask about is answered by whoever runs the program: it is their own wish."""
 
-    def __init__(self, wired: Wired, caller: OutsideCaller, turns: Turns | None = None) -> None:
+    def __init__(self, wired: GatedSessions, caller: OutsideCaller, turns: Turns | None = None) -> None:
         self._wired = wired
         self._caller = caller
         self._turns = turns
@@ -79,7 +78,7 @@ class Teams:
             has_sent = has_sent or bool(state.sent)
 
         async with self._wired.house.hold(session) as actor:
-            with actor.heard_by(listen):
+            with actor.observed_by(listen):
                 yield
 
     async def ask(self, team: str, question: str, *, thread: str = "", wait: float | None = None) -> TeamReply:
@@ -97,14 +96,14 @@ class Teams:
         given = _given(toTeam=team, message=message, thread=thread, ttlDays=days)
         return await self._handed_in(_reply(await self._call("notify", given)), thread)
 
-    async def history(self, team: str, *, thread: str = "", limit: int | None = None) -> Sequence[Told]:
+    async def history(self, team: str, *, thread: str = "", limit: int | None = None) -> Sequence[JsonObject]:
         """Return the conversation with a team, oldest first."""
         told = await self._call("history", _given(team=team, thread=thread, limit=limit))
-        return cast("Sequence[Told]", told["messages"])
+        return cast("Sequence[JsonObject]", told["messages"])
 
-    async def reports(self, team: str | None = None, *, handle: str | None = None) -> Sequence[Told]:
+    async def reports(self, team: str | None = None, *, handle: str | None = None) -> Sequence[JsonObject]:
         """Return what became of earlier messages."""
-        return cast("Sequence[Told]", (await self._call("reports", _given(team=team, handle=handle)))["reports"])
+        return cast("Sequence[JsonObject]", (await self._call("reports", _given(team=team, handle=handle)))["reports"])
 
     async def cancel(self, team: str, handle: str | None = None, *, thread: str = "") -> None:
         """Take back a message, or stop the team's work on it."""
@@ -157,10 +156,10 @@ class Teams:
                 await self._wired.house.send(session, ExpireMessages(by=SYSTEM))
         return reply
 
-    async def _call(self, tool: str, arguments: dict[str, JsonValue]) -> Told:
+    async def _call(self, tool: str, arguments: dict[str, JsonValue]) -> JsonObject:
         team = arguments.get("team", arguments.get("toTeam"))
         if isinstance(team, str):
-            see_that_there_is(team, self._wired.setup.config.teams)
+            require_team(team, self._wired.setup.config.teams)
         answer = await self._caller.request(self._caller.session, CallRequest(tool=f"teams.{tool}", arguments=arguments))
         if answer.result is None:
             rules = ", ".join(f"`{rule}`" for rule in answer.verdict.because)
@@ -171,7 +170,7 @@ class Teams:
         raise TurnFailed(str(value))
 
 
-def approvals_along(wired: Wired, chain: Chain | None) -> tuple[str, ...]:
+def approvals_along(wired: GatedSessions, chain: Chain | None) -> tuple[str, ...]:
     """Return what a human is asked in a conversation and in those that it waits for; nothing where there is none yet."""
     if chain is None:
         return ()
@@ -181,12 +180,12 @@ def approvals_along(wired: Wired, chain: Chain | None) -> tuple[str, ...]:
     return tuple(approval for session in sessions for approval in open_approvals(wired, session))
 
 
-def open_approvals(wired: Wired, session: SessionId) -> tuple[str, ...]:
+def open_approvals(wired: GatedSessions, session: SessionId) -> tuple[str, ...]:
     """Return what a human is asked in a session, oldest first."""
     return tuple(row.approval for row in reversed(wired.store.index.approvals(ApprovalQuery(session=session, limit=None, brief=True))))
 
 
-def is_worked_on(wired: Wired, session: SessionId) -> bool:
+def is_worked_on(wired: GatedSessions, session: SessionId) -> bool:
     """Tell whether a process works for the teams, or on this session."""
     leases = wired.store.leases
     return any(leases.owner(stream) is not None for stream in (KEEPER, session_stream(session)))
@@ -200,12 +199,12 @@ async def open_teams(
 
     With `works=False` no agent works here, for whoever only leaves word.
     """
-    async with open_house(set_up(policy), parts=parts) as wired:
+    async with open_gate(load_setup(policy), parts=parts) as wired:
         if not wired.setup.config.teams:
             raise CommandRefused("no team is configured; write `[teams.NAME]` with its `project` into the configuration, or import some")
         by = local_user()
         caller = OutsideCaller(wired.teams, wired.gate, by, team, Mode.BYPASS, name=f"{by.name} asks teams{f' as {team}' if team else ''}")
-        working = agents_at_work(wired, models_of(wired), Wanted(OUTSIDE)) if works else nullcontext()
+        working = run_agents(wired, model_finder(wired), SessionSpec(OUTSIDE)) if works else nullcontext()
         async with working as at_work:
             try:
                 yield Teams(wired, caller, at_work.turns if at_work is not None else None)
@@ -221,14 +220,14 @@ def _millis(seconds: float | None) -> int | None:
     return None if seconds is None else max(int(seconds * 1000), 1)
 
 
-def _reply(told: Told) -> TeamReply:
+def _reply(told: JsonObject) -> TeamReply:
     text = told.get("answer") or told.get("reason") or told.get("note") or ""
     short_of = tuple(map(str, cast("Sequence[JsonValue]", told.get("exhausted") or ())))
     fault = str(told.get("fault") or "")
-    further = tuple(_further(cast("Told", it)) for it in cast("Sequence[JsonValue]", told.get("further") or ()))
+    further = tuple(_further(cast("JsonObject", it)) for it in cast("Sequence[JsonValue]", told.get("further") or ()))
     return TeamReply(str(told["team"]), str(told["handle"]), str(told["status"]), str(text), fault, exhausted=short_of, further=further)
 
 
-def _further(told: Told) -> Shortage:
+def _further(told: JsonObject) -> Shortage:
     kinds = tuple(BudgetKind(str(kind)) for kind in cast("Sequence[JsonValue]", told["exhausted"]))
     return Shortage(str(told["team"]), SessionId(str(told["session"])), kinds)

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from curtainwall.model.approvals import BY_HOOK, Cover, Grant, GrantScope, LabelSource, Settlement
     from curtainwall.model.blobs import INLINE_LIMIT, BlobRef, Payload
     from curtainwall.model.budgets import NO_LIMIT, Basis, BudgetKind, Limits, Usage
-    from curtainwall.model.codec import IGNORABLE, decode_command, decode_event, encode_command, encode_event, event_types, version_of
     from curtainwall.model.commands import (
         AddLabels,
         AddRoute,
@@ -53,7 +52,24 @@ if TYPE_CHECKING:
         WithdrawMessage,
         WithholdAnswer,
     )
-    from curtainwall.model.entries import Batch, Consumed, Entry, Outcome, Owner, Post, Recorded, Waiting, Write
+    from curtainwall.model.entries import (
+        IGNORABLE,
+        Batch,
+        Consumed,
+        Entry,
+        Outcome,
+        Owner,
+        Post,
+        Recorded,
+        Waiting,
+        Write,
+        decode_command,
+        decode_event,
+        encode_command,
+        encode_event,
+        event_types,
+        version_of,
+    )
     from curtainwall.model.errors import (
         REFUSALS,
         AlreadyAnswered,
@@ -71,6 +87,7 @@ if TYPE_CHECKING:
         TryLater,
         TurnFailed,
         Undecided,
+        explain_invalid,
     )
     from curtainwall.model.events import (
         AnyEvent,
@@ -94,7 +111,6 @@ if TYPE_CHECKING:
         TurnEvent,
         WorkEvent,
     )
-    from curtainwall.model.events.budgets import BudgetExhausted, BudgetRaised, BudgetWarned, SpendingCounted, WorkTimed
     from curtainwall.model.events.calls import (
         ApprovalAnswered,
         ApprovalAsked,
@@ -113,9 +129,7 @@ if TYPE_CHECKING:
         GrantUsed,
         LoopDetected,
     )
-    from curtainwall.model.events.confined import RefusalKind, RefusedRequest, ReportedUse, RequestsRefused, ToolUsesReported
     from curtainwall.model.events.event import Event
-    from curtainwall.model.events.house import RouteSet, SessionDeleted
     from curtainwall.model.events.life import (
         HistoryInherited,
         LabelsAdded,
@@ -123,20 +137,25 @@ if TYPE_CHECKING:
         ModelChanged,
         RouteAdded,
         RouteRemoved,
+        RouteSet,
         RuleDisabled,
         RuleEnabled,
         SessionClosed,
+        SessionDeleted,
         SessionOpened,
         SessionReady,
         SessionRenamed,
         Workspace,
     )
-    from curtainwall.model.events.peers import PeerAnswered, PeerAnswerHeld, PeerAnswerTaken, PeerMessageSent
     from curtainwall.model.events.turns import (
         AgentSpoke,
         InterruptAsked,
         MessageAccepted,
         MessageWithdrawn,
+        PeerAnswered,
+        PeerAnswerHeld,
+        PeerAnswerTaken,
+        PeerMessageSent,
         TextStreamed,
         TurnEnded,
         TurnResumed,
@@ -144,6 +163,9 @@ if TYPE_CHECKING:
         TurnStatus,
     )
     from curtainwall.model.events.work import (
+        BudgetExhausted,
+        BudgetRaised,
+        BudgetWarned,
         CompactionAsked,
         CompactionSet,
         CompactionSkipped,
@@ -156,10 +178,16 @@ if TYPE_CHECKING:
         ModelResponded,
         ProgramFinished,
         ProgramSaved,
+        RefusalKind,
+        RefusedRequest,
+        ReportedUse,
+        RequestsRefused,
         SavedProgram,
+        SpendingCounted,
+        ToolUsesReported,
+        WorkTimed,
     )
     from curtainwall.model.frozen import Frozen
-    from curtainwall.model.held import HELD, HeldFile, held_files, held_noted
     from curtainwall.model.hooks import (
         HookEvent,
         Notification,
@@ -180,6 +208,7 @@ if TYPE_CHECKING:
         Label,
         MessageId,
         Millis,
+        Moment,
         PermitId,
         RuleId,
         SessionId,
@@ -194,9 +223,18 @@ if TYPE_CHECKING:
         short_id,
         wanted_lease,
     )
-    from curtainwall.model.later import holds_later_names, is_git_directory, is_later_name, runs_later
-    from curtainwall.model.later_names import LATER_KINDS, LaterKind
-    from curtainwall.model.letters import has_leftward, in_order
+    from curtainwall.model.later import (
+        HELD,
+        LATER_KINDS,
+        HeldFile,
+        LaterKind,
+        held_files,
+        held_noted,
+        holds_later_names,
+        is_git_directory,
+        is_later_name,
+        runs_later,
+    )
     from curtainwall.model.listings import (
         ApprovalQuery,
         ApprovalRow,
@@ -208,18 +246,16 @@ if TYPE_CHECKING:
         Tally,
         TurnEnding,
     )
-    from curtainwall.model.misfits import misfit
-    from curtainwall.model.moments import Moment
     from curtainwall.model.peers import ANSWER, AWAKE, MCP, NOBODY, OUTSIDE, RECEIVE, TEAMS, Peer, PeerAnswer, PeerStatus
     from curtainwall.model.people import HOUSE_CHANNELS, SYSTEM, Route, Who
-    from curtainwall.model.places import FORGES, ancestors, is_beneath
     from curtainwall.model.ports.agents import Agent, Journal, Live, TurnAt, TurnResult
     from curtainwall.model.ports.calls import Answer, Approver, AskGate, CallRequest, Gate, HookReply, Hooks, Save, ToolHost
-    from curtainwall.model.ports.channels import Desk, Explaining, Feed, Knowledge, Listening, Places
+    from curtainwall.model.ports.channels import Desk, Explainer, Feed, Knowledge, LiveFeed, Places
     from curtainwall.model.ports.clock import Clock
     from curtainwall.model.ports.store import Blobs, Concerns, Inbox, Index, Lease, Leases, Log, Marks, Tallies
     from curtainwall.model.presence import Presence
     from curtainwall.model.subjects import (
+        FORGES,
         OWN_SERVERS,
         PATH_ROLES,
         CommandFacts,
@@ -233,7 +269,11 @@ if TYPE_CHECKING:
         SubjectKind,
         ToolEffect,
         ToolFacts,
+        ancestors,
         canonical_json,
+        has_leftward,
+        in_order,
+        is_beneath,
         is_deeper,
         is_external,
         subject_digest,
@@ -269,14 +309,14 @@ if TYPE_CHECKING:
         BUILTIN_AGENT,
         BudgetFigure,
         ContextUse,
+        DecidingRule,
         Opened,
         Opening,
         PendingAsk,
         QueuedMessage,
-        RuleStanding,
-        RuleTold,
+        RuleStatus,
         SessionView,
-        VerdictTold,
+        VerdictReport,
     )
 else:
     __getattr__ = lazy_names(__name__)
@@ -384,6 +424,7 @@ __all__ = [
     "CountSpending",
     "Cover",
     "CurtainwallError",
+    "DecidingRule",
     "DeliverMessage",
     "DenialsCounted",
     "Desk",
@@ -397,7 +438,7 @@ __all__ = [
     "Event",
     "ExpireApprovals",
     "ExpireMessages",
-    "Explaining",
+    "Explainer",
     "ExtensionNoted",
     "Facts",
     "Feed",
@@ -439,8 +480,8 @@ __all__ = [
     "Leases",
     "LifeEvent",
     "Limits",
-    "Listening",
     "Live",
+    "LiveFeed",
     "Log",
     "LoopDetected",
     "Marks",
@@ -519,8 +560,7 @@ __all__ = [
     "RuleDisabled",
     "RuleEnabled",
     "RuleId",
-    "RuleStanding",
-    "RuleTold",
+    "RuleStatus",
     "Save",
     "SavedProgram",
     "Scope",
@@ -575,7 +615,7 @@ __all__ = [
     "Usage",
     "UserPromptSubmit",
     "Verdict",
-    "VerdictTold",
+    "VerdictReport",
     "Waiting",
     "Who",
     "WithdrawMessage",
@@ -592,6 +632,7 @@ __all__ = [
     "encode_command",
     "encode_event",
     "event_types",
+    "explain_invalid",
     "fault_of_cases",
     "freed_lease",
     "has_leftward",
@@ -607,7 +648,6 @@ __all__ = [
     "is_git_directory",
     "is_later_name",
     "may_change_files",
-    "misfit",
     "ordered_id",
     "project_stream",
     "resource_of",

@@ -199,20 +199,20 @@ def _untag(value: object, read: ValidatorFunctionWrapHandler) -> Progress:
         # It was read when it was made, and cannot have changed since.
         return cast("Progress", value)
     if isinstance(value, dict) and "event" in value:
-        told = dict(cast("dict[str, object]", value))
-        kind = _PROGRESS.get(str(told.pop("event")))
-        return kind.model_validate(told) if kind else read(value)
+        fields = dict(cast("dict[str, object]", value))
+        kind = _PROGRESS.get(str(fields.pop("event")))
+        return kind.model_validate(fields) if kind else read(value)
     return read(value)
 
 
-Told = Annotated[Progress, WrapSerializer(_tag), WrapValidator(_untag)]
+TaggedProgress = Annotated[Progress, WrapSerializer(_tag), WrapValidator(_untag)]
 """Something that an agent told of its work, inside a command."""
 
 
 class RecordProgress(Command):
     """Keep what the agent told of its work."""
 
-    events: tuple[Told, ...]
+    events: tuple[TaggedProgress, ...]
 
 
 class EndTurn(Command):
@@ -223,7 +223,7 @@ class EndTurn(Command):
     failure: str = ""
     fault: str = ""
     waits_for: tuple[CallId, ...] = ()
-    last: tuple[Told, ...] = ()
+    last: tuple[TaggedProgress, ...] = ()
 
 
 class InterruptTurn(Command):

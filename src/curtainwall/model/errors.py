@@ -1,4 +1,8 @@
-"""Errors, named by what the reader should do or whose fault it is."""
+"""Errors, named by what the reader should do or whose fault it is; and what is wrong with data from outside, in our own words."""
+
+from collections.abc import Mapping
+
+from pydantic import ValidationError
 
 
 class CurtainwallError(Exception):
@@ -95,3 +99,50 @@ class Broken(CurtainwallError):
 REFUSALS: dict[str, type[CommandRefused]] = {
     kind.code: kind for kind in (CommandRefused, NotReady, Closed, AlreadyAnswered, NotFound, NotAllowed, OverBudget)
 }
+
+
+Place = tuple[int | str, ...]
+
+_WORDS: Mapping[str, str] = {
+    "missing": "is missing",
+    "extra_forbidden": "is not known here",
+    "json_invalid": "is no JSON",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "is not written as it must be",
+    "union_tag_invalid": "is of no kind that is known here",
+    "union_tag_not_found": "does not say of which kind it is",
+    "value_error": "cannot be used: {error}",
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "too_short": "must have at least {min_length} entries",
+    "too_long": "must have at most {max_length} entries",
+}
+_SHORT = ("string_too_short", "too_short")
+_KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("string_",), "a text"),
+    (("bool_",), "true or false"),
+    (("int_",), "a whole number"),
+    (("float_", "decimal_", "finite_"), "a number"),
+    (("tuple_", "list_", "set_", "frozen_set_"), "a list"),
+    (("dict_", "mapping_", "model_", "dataclass_"), "an object"),
+)
+
+
+def explain_invalid(error: ValidationError, which: int = 0) -> tuple[Place, str]:
+    """Return where data does not fit and how, as what can follow its name; of several faults the first, or the one that is wanted."""
+    first = error.errors(include_url=False, include_input=False)[which]
+    values = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in first.get("ctx", {}).items()}
+    # Only here the library quotes; what our own checks say stays as it is written.
+    values["expected"] = values.get("expected", "something else").replace("'", "`")
+    words = _WORDS.get(first["type"])
+    if first["type"] in _SHORT and values.get("min_length") == "1":
+        words = "must not be empty"
+    if words is not None:
+        return first["loc"], words.format_map({"error": "something else", **values})
+    kind = next((kind for starts, kind in _KINDS if first["type"].startswith(starts)), None)
+    return first["loc"], "cannot be used" if kind is None else f"must be {kind}"

@@ -1,5 +1,7 @@
-"""Names for things: time-ordered where many are made, short where a person types them. Clock and entropy are inputs."""
+"""Names for things, and the moment in which a decision makes new ones. Clock and entropy are inputs."""
 
+import hashlib
+from dataclasses import dataclass
 from typing import NewType
 
 SessionId = NewType("SessionId", str)
@@ -74,3 +76,27 @@ def session_of(stream: StreamId) -> SessionId | None:
     """Return the session that a stream is, or None for a project's or the house's."""
     kind, _, rest = stream.partition(":")
     return SessionId(rest) if kind == "session" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One reading of the clock and one seed, and how many bytes the log holds; the same moment always mints the same ids."""
+
+    at: Millis
+    seed: bytes
+    logged: int = 0
+
+    def approval_id(self, name: str) -> ApprovalId:
+        """Return a short id for what `name` asks."""
+        return ApprovalId(short_id(self._chance("approval", name)))
+
+    def grant_id(self, name: str) -> GrantId:
+        """Return a short id, told from approvals by its first letter."""
+        return GrantId("g" + short_id(self._chance("grant", name)))
+
+    def permit_id(self, name: str) -> PermitId:
+        """Return a time-ordered id that nobody outside can guess."""
+        return PermitId(ordered_id(self.at, self._chance("permit", name)))
+
+    def _chance(self, kind: str, name: str) -> bytes:
+        return hashlib.sha256(b"\0".join((self.seed, kind.encode(), name.encode()))).digest()

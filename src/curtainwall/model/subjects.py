@@ -1,7 +1,8 @@
-"""What an agent wants from outside, and what it means: roles, resources, subjects."""
+"""What an agent wants from outside, and what it means: roles, resources, subjects, and how the text of a resource is compared and shown."""
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Literal
@@ -119,9 +120,9 @@ class Resource(Frozen):
     facts: Facts | None = None
 
 
-def _is_empty(told: Mapping[str, str]) -> bool:
+def _is_empty(mapping: Mapping[str, str]) -> bool:
     # Most calls have none, and what they write into the log stays as it was.
-    return not told
+    return not mapping
 
 
 class Subject(Frozen):
@@ -182,5 +183,43 @@ def subject_digest(kind: SubjectKind, tool: str, canonical: Mapping[str, JsonVal
         {"role": each.role.value, "value": each.value, "facts": None if each.facts is None else each.facts.model_dump(mode="json")}
         for each in resources
     ]
-    told: JsonValue = [kind.value, tool, dict(canonical), named]
-    return Digest(hashlib.sha256(canonical_json(told)).hexdigest())
+    parts: JsonValue = [kind.value, tool, dict(canonical), named]
+    return Digest(hashlib.sha256(canonical_json(parts)).hexdigest())
+
+
+FORGES: Final = frozenset({"github.com", "gitlab.com", "bitbucket.org"})
+"""Hosts that are known to take owner and repository in any case, and `git@host:a/b` for the same as `ssh://git@host/a/b`.
+
+Elsewhere case counts: two repositories must never look like one.
+"""
+
+
+def is_beneath(path: str, root: str) -> bool:
+    """Tell whether a canonical path is a canonical directory or lies in it, by whole components."""
+    return path == root or path.startswith(root if root == "/" else f"{root}/")
+
+
+def ancestors(path: str) -> tuple[str, ...]:
+    """Return every directory above a canonical path, the nearest first, without the path itself."""
+    found: list[str] = []
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        found.append(path)
+    return tuple(found)
+
+
+_LEFTWARD: Final = frozenset(("R", "AL", "AN"))
+
+
+def has_leftward(text: str) -> bool:
+    """Tell whether a text has such letters."""
+    return not text.isascii() and any(unicodedata.bidirectional(letter) in _LEFTWARD for letter in text)
+
+
+def in_order(text: str) -> str:
+    """Return a text with these letters escaped, so that a path, a host or a command is read in the order in which it is used."""
+    if not has_leftward(text):
+        return text
+    return "".join(
+        letter.encode("unicode_escape").decode() if unicodedata.bidirectional(letter) in _LEFTWARD else letter for letter in text
+    )

@@ -77,7 +77,7 @@ class SessionView(Frozen):
     context: ContextUse
 
 
-class RuleStanding(Frozen):
+class RuleStatus(Frozen):
     """A rule as it stands in one session: whether it holds there now and why, and how often it asked."""
 
     rule: RuleId
@@ -92,7 +92,7 @@ class RuleStanding(Frozen):
     labels: tuple[LabelSource, ...]
 
 
-class RuleTold(Frozen):
+class DecidingRule(Frozen):
     """A rule that decided, where it stands, and what it is there for."""
 
     rule: RuleId
@@ -100,14 +100,14 @@ class RuleTold(Frozen):
     reason: str
 
 
-class VerdictTold(Frozen):
+class VerdictReport(Frozen):
     """Why a call was judged as it was: what happened then, what the rules in force say now, and what would change that."""
 
     call: CallId
     tool: str
     then: tuple[str, ...]
     now: Effect
-    rules: tuple[RuleTold, ...]
+    rules: tuple[DecidingRule, ...]
     facts: tuple[str, ...]
     labels: tuple[str, ...]
     changes: tuple[str, ...]

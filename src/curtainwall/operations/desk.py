@@ -1,33 +1,90 @@
 """The desk: what every channel can do with sessions, and how they look from there."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from curtainwall.model import (
     AnyCommand,
     AnyEvent,
+    BudgetFigure,
     ChangeModel,
     CommandRefused,
+    ContextUse,
+    Grant,
     GrantId,
+    MessageAccepted,
+    MessageId,
     Opened,
     Opening,
+    QueuedMessage,
     RevokeGrant,
     SendMessage,
     SessionId,
     SessionQuery,
     SessionRow,
+    SessionStatus,
     SessionView,
     Who,
     project_stream,
     session_stream,
 )
 from curtainwall.operations.fork import fork
-from curtainwall.operations.human_words import Incoming
-from curtainwall.operations.open import Wanted, open_new, reset
+from curtainwall.operations.messages import IncomingMessages
+from curtainwall.operations.open import SessionSpec, open_new, reset
 from curtainwall.operations.sessions import Sessions
-from curtainwall.operations.views import view_of
-from curtainwall.session import SessionState, lift, see_name
+from curtainwall.session import SessionState, figures, lift, pending_ask, require_short_name
+
+_STATUS: dict[str, SessionStatus] = {
+    "opening": "opening", "ready": "ready", "working": "working", "waiting": "waiting", "closed": "closed",
+}  # fmt: skip
+
+
+def session_view(
+    state: SessionState, events: Iterable[AnyEvent], threshold: float | None, for_project: tuple[Grant, ...] = ()
+) -> SessionView:
+    """Return how an opened session looks; the events are only asked for the words of messages that wait."""
+    opened = state.opened
+    assert opened is not None
+    return SessionView(
+        session=opened.session,
+        name=state.name,
+        agent=opened.agent,
+        model=state.model,
+        mode=state.mode,
+        status=_STATUS[state.phase.value],
+        workspace=state.workspace,
+        created=opened.at,
+        turns=state.totals.turns,
+        parent=opened.parent,
+        labels=tuple(state.labels.values()),
+        disabled=tuple(sorted(state.disabled)),
+        queue=_queued(state.queue, events),
+        pending=tuple(pending_ask(open_, state.calls[open_.calls[0]].subject) for open_ in state.approvals.values() if open_.calls),
+        grants=(*state.grants.values(), *for_project),
+        budget=tuple(BudgetFigure(kind=it.kind, used=it.used, limit=it.limit, basis=it.basis) for it in figures(state)),
+        exhausted=tuple(sorted(state.exhausted)),
+        context=ContextUse(
+            used=state.context_used,
+            size=state.context_size,
+            measured=state.context_measured,
+            threshold=state.compaction if state.compaction_set else threshold,
+        ),
+    )
+
+
+def _queued(waiting: Sequence[MessageId], events: Iterable[AnyEvent]) -> tuple[QueuedMessage, ...]:
+    if not waiting:
+        return ()
+    wanted = set(waiting)
+    words: dict[MessageId, MessageAccepted] = {}
+    for event in events:
+        if isinstance(event, MessageAccepted) and event.message in wanted:
+            words[event.message] = event
+            if len(words) == len(wanted):
+                break
+    return tuple(QueuedMessage(message=it, text=words[it].text, by=str(words[it].by)) for it in waiting if it in words)
+
 
 Attend = Callable[[SessionId], None]
 """Lets this process look after a session's agent."""
@@ -38,32 +95,32 @@ _PAGE = 500
 class AgentChecks(Protocol):
     """Whether agents can work here; each check raises, with what to do."""
 
-    def see_model(self, agent: str, model: str) -> None:
+    def require_model(self, agent: str, model: str) -> None:
         """Raise where an agent of this name cannot use a model of this name."""
         ...
 
-    async def see_that_it_can(self, agent: str) -> None:
+    async def require_ready(self, agent: str) -> None:
         """Raise where an agent of this name could not work here; nothing is started."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Surface:
+class DeskPorts:
     """What channels of this process get besides the sessions themselves."""
 
-    incoming: Incoming
+    incoming: IncomingMessages
     agents: AgentChecks
     attend: Attend
-    usual: Wanted
+    usual: SessionSpec
     """What a new session is where nobody says otherwise."""
     threshold: float | None
     """How full the context gets before it is compacted, where the session does not say."""
 
 
-class HouseDesk:
+class SessionDesk:
     """The desk of one process, for every channel in it."""
 
-    def __init__(self, sessions: Sessions, surface: Surface) -> None:
+    def __init__(self, sessions: Sessions, surface: DeskPorts) -> None:
         self._sessions = sessions
         self._incoming, self._agents, self._attend = surface.incoming, surface.agents, surface.attend
         self._wanted = surface.usual
@@ -74,7 +131,7 @@ class HouseDesk:
         if key is not None and self._sessions.store.inbox.outcome(session_stream(session), key) is not None:
             # It was decided before, and hooks have heard it then.
             return await self._sessions.house.send(session, command, key)
-        if isinstance(command, RevokeGrant) and not _stands(self._state(session), command.grant):
+        if isinstance(command, RevokeGrant) and not _has_grant(self._state(session), command.grant):
             await self._sessions.house.revoke(command.grant, command.by)
             return self._sessions.house.feed.head(session_stream(session))
         command = self._incoming.masked(command)
@@ -82,7 +139,7 @@ class HouseDesk:
             await self._incoming.pass_hooks(session, self._state(session).place, command.text, key)
         if isinstance(command, ChangeModel):
             # A name that leads nowhere is refused here, or every turn from now on would fail.
-            self._agents.see_model(self._sessions.names.of(session), command.model)
+            self._agents.require_model(self._sessions.names.of(session), command.model)
         return await self._sessions.house.send(session, command, key)
 
     def view(self, session: SessionId) -> SessionView:
@@ -90,7 +147,7 @@ class HouseDesk:
         state = self._state(session)
         stream = project_stream(state.workspace.path)
         for_project = tuple(row.grant for row in self._sessions.store.index.grants(of=stream))
-        return view_of(state, self._told_in(session), self._threshold, for_project)
+        return session_view(state, self._told_in(session), self._threshold, for_project)
 
     def _told_in(self, session: SessionId) -> Iterator[AnyEvent]:
         """Go back through a log, as far as whoever wants to know goes."""
@@ -111,21 +168,21 @@ class HouseDesk:
         self._attend(opened.session)
         return opened
 
-    async def begin(self, wanted: Wanted, by: Who) -> Opened:
+    async def begin(self, wanted: SessionSpec, by: Who) -> Opened:
         """Open a session that is just so, and let its agent work here; what its agent lacks is said before anything is opened."""
-        self._agents.see_model(wanted.agent, wanted.model)
-        await self._agents.see_that_it_can(wanted.agent)
+        self._agents.require_model(wanted.agent, wanted.model)
+        await self._agents.require_ready(wanted.agent)
         session = await open_new(self._sessions, wanted, by)
         self._attend(session)
         return Opened(session=session)
 
     @property
-    def usual(self) -> Wanted:
+    def usual(self) -> SessionSpec:
         """What a new session is where nobody says otherwise."""
         return self._wanted
 
     async def _open(self, wish: Opening, by: Who) -> Opened:
-        see_name(wish.name)
+        require_short_name(wish.name)
         if wish.how == "new":
             return Opened(session=await open_new(self._sessions, replace(self._wanted, name=wish.name), by))
         if wish.of is None:
@@ -140,6 +197,6 @@ class HouseDesk:
         return self._sessions.state(session)
 
 
-def _stands(state: SessionState, grant: GrantId) -> bool:
+def _has_grant(state: SessionState, grant: GrantId) -> bool:
     """Tell whether a session has this standing answer, or answers of this plan."""
     return any(grant in (each.id, each.plan) for each in state.grants.values())

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from curtainwall.host.local_time import when
+from curtainwall.host.user import when
 from curtainwall.model import (
     AnyEvent,
     ApprovalAnswered,
@@ -21,12 +21,12 @@ from curtainwall.model import (
     CallLost,
     CallPermitted,
     CallRequested,
+    DecidingRule,
     NotFound,
-    RuleStanding,
-    RuleTold,
+    RuleStatus,
     SessionId,
     Subject,
-    VerdictTold,
+    VerdictReport,
     session_stream,
 )
 from curtainwall.operations.sessions import Sessions
@@ -40,24 +40,24 @@ class Explanations:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def rules(self, session: SessionId) -> Sequence[RuleStanding]:
+    def rules(self, session: SessionId) -> Sequence[RuleStatus]:
         """Return every rule with its standing in the session; raise `NotFound`."""
         state = self._sessions.state(session)
         return rules_in_force(state, self._policy(state), self._told_in(session))
 
-    def why(self, session: SessionId, about: str = "") -> VerdictTold:
+    def why(self, session: SessionId, about: str = "") -> VerdictReport:
         """Return why a call, or that of an approval, open or settled, was judged as it was; without one, the last call."""
         state = self._sessions.state(session)
         policy = self._policy(state)
         call, subject = self._wanted(session, about)
         verdict = judge(policy, subject, state.facts)
         told = explain(policy, subject, state.facts, verdict)
-        return VerdictTold(
+        return VerdictReport(
             call=call,
             tool=subject.tool,
             then=tuple(_then(self._told_in(session), call)),
             now=told.effect,
-            rules=tuple(RuleTold(rule=card.id, source=card.source, reason=card.reason or card.title) for card in told.rules),
+            rules=tuple(DecidingRule(rule=card.id, source=card.source, reason=card.reason or card.title) for card in told.rules),
             facts=told.facts,
             labels=(*map(label_words, state.labels.values()),),
             changes=told.changes,

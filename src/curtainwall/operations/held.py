@@ -26,7 +26,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.operations.lookup import is_stopped
-from curtainwall.runtime import House, Stores
+from curtainwall.runtime import SessionRegistry, Stores
 from curtainwall.session import lift
 
 _LOG = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _MANY = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HeldEntry:
     """A file that is still set aside, and the session in which that was done."""
 
     session: SessionId
@@ -42,7 +42,7 @@ class Found:
     file: HeldFile
 
 
-async def note_held(house: House, masker: Masker, session: SessionId, files: Iterable[HeldFile]) -> None:
+async def note_held(house: SessionRegistry, masker: Masker, session: SessionId, files: Iterable[HeldFile]) -> None:
     """Keep what was set aside with its session, whose channels tell it; where that cannot be done, the call goes on all the same."""
     masked = [HeldFile.model_validate(masker.mask_json(file.model_dump(mode="json"))) for file in files]
     try:
@@ -54,7 +54,7 @@ async def note_held(house: House, masker: Masker, session: SessionId, files: Ite
         _LOG.warning("session `%s` set aside %s, which could not be written down: %s", session, told, fault)
 
 
-def still_held(store: Stores, rows: Iterable[SessionRow] | None = None) -> Iterator[Found]:
+def still_held(store: Stores, rows: Iterable[SessionRow] | None = None) -> Iterator[HeldEntry]:
     """Yield what is still set aside, of these sessions or of all; in a workspace of its own nothing ever is."""
     for row in store.index.sessions(SessionQuery(limit=_MANY)) if rows is None else rows:
         if row.own_workspace:
@@ -65,7 +65,7 @@ def still_held(store: Stores, rows: Iterable[SessionRow] | None = None) -> Itera
             event = lift(entry)
             for file in held_files(event):
                 if file.aside is not None and os.path.lexists(file.aside):
-                    yield Found(row.session, event.at, file)
+                    yield HeldEntry(row.session, event.at, file)
 
 
 def restore(store: Stores, path: str) -> tuple[HeldFile, str | None]:

@@ -3,7 +3,7 @@
 import os
 
 from curtainwall.host.home import VARIABLE, find_home
-from curtainwall.host.local_time import when
+from curtainwall.host.user import when
 from curtainwall.model import (
     ApprovalId,
     ApprovalQuery,

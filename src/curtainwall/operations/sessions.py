@@ -6,14 +6,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from curtainwall.host.home import WORKSPACE, Home
-from curtainwall.model import CommandRefused, Limits, NotFound, Route, SessionId, Workspace, is_beneath
-from curtainwall.operations.agent_names import AgentNames
-from curtainwall.runtime import HomeStores, House
-from curtainwall.session import Rules, SessionState
+from curtainwall.model import CommandRefused, Limits, Log, NotFound, Route, SessionId, SessionOpened, Workspace, is_beneath, session_stream
+from curtainwall.runtime import HomeStores, SessionRegistry
+from curtainwall.session import Rules, SessionState, lift
 
 if TYPE_CHECKING:
-    # Start-up time: whoever only answers or lists judges nothing.
     from curtainwall.policy import Protection
+
+
+class AgentNames:
+    """Asks the log once for each session."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._known: dict[SessionId, str] = {}
+
+    def of(self, session: SessionId) -> str:
+        """Return the name of a session's agent; raise `NotFound`."""
+        if session not in self._known:
+            first = self._log.read(session_stream(session), limit=1)
+            opened = lift(first[0]) if first else None
+            if not isinstance(opened, SessionOpened):
+                raise NotFound(f"there is no session `{session}`")
+            self._known[session] = opened.agent
+        return self._known[session]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +47,7 @@ class Sessions:
 
     home: Home
     store: HomeStores
-    house: House
+    house: SessionRegistry
     names: AgentNames
     terms: Callable[[], SessionTerms]
 
@@ -50,10 +66,10 @@ class Sessions:
 def workspace_at(path: Path | str, home: Home, protection: "Protection", *, own: bool, besides: frozenset[str] = frozenset()) -> Workspace:
     """Return a directory as a workspace, by its real path; raise `CommandRefused` where a protected path is in the way, `besides` some."""
     # Start-up time: whoever only answers or lists needs no workspace.
-    from curtainwall.facts import Scene, Unclear, canonical_path
+    from curtainwall.facts import PathRoots, Unclear, canonical_path
 
     try:
-        real = canonical_path(str(Path(path).absolute()), Scene(workspace="/", home="/"))
+        real = canonical_path(str(Path(path).absolute()), PathRoots(workspace="/", home="/"))
     except Unclear as fault:
         raise CommandRefused(f"`{path}` cannot be a workspace: {fault.message}") from None
     # Among protected paths, only a session's own workspace in our home may be one; beside it lie its answers and its audit.

@@ -5,18 +5,16 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from curtainwall.policy.claude_permissions import ImportedRules, import_permissions
     from curtainwall.policy.corpus import Judged, Result, Trial, judge_trial, read_corpus, run_corpus
+    from curtainwall.policy.entities import SessionFacts
     from curtainwall.policy.explanation import Explanation, explain
-    from curtainwall.policy.imports.claude import Imported, import_permissions
     from curtainwall.policy.judgement import denies_path, judge, labels_of
     from curtainwall.policy.lists import Lists, covers_host, host_entry
     from curtainwall.policy.loader import load
-    from curtainwall.policy.names import SECRET_PATTERNS, is_secret_name
-    from curtainwall.policy.protection import Protection
+    from curtainwall.policy.protection import SECRET_PATTERNS, Protection, is_secret_name
     from curtainwall.policy.rulebook import Policy, closed, may_disable
-    from curtainwall.policy.rules import NEVER_BYPASSED, PROJECT_EDIT, RuleCard
-    from curtainwall.policy.sessions import SessionFacts
-    from curtainwall.policy.sources import SCHEMA, Source, shipped
+    from curtainwall.policy.rules import NEVER_BYPASSED, PROJECT_EDIT, SCHEMA, RuleCard, RuleSource, shipped
 else:
     __getattr__ = lazy_names(__name__)
 
@@ -26,15 +24,15 @@ __all__ = [
     "SCHEMA",
     "SECRET_PATTERNS",
     "Explanation",
-    "Imported",
+    "ImportedRules",
     "Judged",
     "Lists",
     "Policy",
     "Protection",
     "Result",
     "RuleCard",
+    "RuleSource",
     "SessionFacts",
-    "Source",
     "Trial",
     "closed",
     "covers_host",

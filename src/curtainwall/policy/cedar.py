@@ -30,7 +30,7 @@ Uid = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRule:
     """One rule as it stands in its file, comments included, the line where it begins, and as Cedar reads it."""
 
     text: str
@@ -39,7 +39,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CedarQuestion:
     """Who wants to do what to what, among which entities."""
 
     principal: Uid
@@ -49,7 +49,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class CedarReply:
     """What Cedar said: whether it allowed, the rules that decided, and whether anything went wrong on the way."""
 
     allowed: bool
@@ -57,7 +57,7 @@ class Reply:
     failed: bool = False
 
 
-FAILED = Reply(allowed=False, rules=(), failed=True)
+FAILED = CedarReply(allowed=False, rules=(), failed=True)
 
 
 class Grammar:
@@ -71,9 +71,9 @@ class Grammar:
         except ValueError as error:
             raise Broken(f"the policy schema does not load: {error}; restore the one that ships") from None
 
-    def entities(self, told: str) -> cedarpy.Entities:
+    def entities(self, text: str) -> cedarpy.Entities:
         """Return entities that fit the schema, from JSON; raise ValueError for others."""
-        return cedarpy.Entities.from_json_str(told, self.schema)  # pyright: ignore[reportUnknownMemberType] - cedarpy leaves dicts open
+        return cedarpy.Entities.from_json_str(text, self.schema)  # pyright: ignore[reportUnknownMemberType] - cedarpy leaves dicts open
 
     def faults(self, text: str) -> Iterable[tuple[str, str]]:
         """Return what is wrong with the rules in a file, as pairs of a rule's `@id` and the fault."""
@@ -89,12 +89,12 @@ class RuleSet:
 
     __slots__ = ("_grammar", "_policies", "_rules")
 
-    def __init__(self, rules: Iterable[Written], grammar: Grammar) -> None:
+    def __init__(self, rules: Iterable[WrittenRule], grammar: Grammar) -> None:
         self._rules = tuple(rules)
         self._grammar = grammar
         self._policies: dict[str, cedarpy.PolicySet] = {}
 
-    def ask(self, question: Question, context: Mapping[str, object]) -> Reply:
+    def ask(self, question: CedarQuestion, context: Mapping[str, object]) -> CedarReply:
         """Return what the rules say; an error of any kind is a failure, never an allow."""
         request = {
             "principal": {"type": question.principal[0], "id": question.principal[1]},
@@ -111,15 +111,15 @@ class RuleSet:
         if result.diagnostics.errors or result.decision is cedarpy.Decision.NoDecision:
             return FAILED
         names = cast("dict[str, str]", result.diagnostics.id_annotations_by_reason)
-        return Reply(allowed=result.allowed, rules=tuple(names.values()))
+        return CedarReply(allowed=result.allowed, rules=tuple(names.values()))
 
     def _for(self, action: str) -> cedarpy.PolicySet:
         """Parse the rules that could hold for an action, when it first comes up."""
-        told = "\n".join(rule.text for rule in self._rules if concerns(rule.expr, action))
-        return self._policies.setdefault(action, cedarpy.PolicySet.from_str(told))
+        rules = "\n".join(rule.text for rule in self._rules if concerns(rule.expr, action))
+        return self._policies.setdefault(action, cedarpy.PolicySet.from_str(rules))
 
 
-def parse_rules(source: str, text: str) -> tuple[Written, ...]:
+def parse_rules(source: str, text: str) -> tuple[WrittenRule, ...]:
     """Return the rules of a file, in the order they stand there."""
     if _is_too_deep(text):
         raise Broken(f"`{source}` holds a rule that is nested too deeply or goes on too long; make several of it")
@@ -135,7 +135,7 @@ def parse_rules(source: str, text: str) -> tuple[Written, ...]:
         raise Broken(f"`{source}` holds a template (`?principal` or `?resource`), which would never apply; name what you mean")
     # Cedar numbers the rules of a file and hands them back unsorted.
     numbered = sorted(whole["staticPolicies"].items(), key=lambda item: int(item[0].removeprefix("policy")))
-    return tuple(Written(piece, expr, line) for (piece, line), (_, expr) in zip(_pieces(text), numbered, strict=True))
+    return tuple(WrittenRule(piece, expr, line) for (piece, line), (_, expr) in zip(_pieces(text), numbered, strict=True))
 
 
 def _first_bad(text: str) -> int:

@@ -19,15 +19,15 @@ from curtainwall.model import (
     ToolEffect,
     Verdict,
     Workspace,
-    misfit,
+    explain_invalid,
     subject_digest,
 )
+from curtainwall.policy.entities import SessionFacts
 from curtainwall.policy.judgement import judge, labels_of
 from curtainwall.policy.lists import Lists
 from curtainwall.policy.loader import load
 from curtainwall.policy.protection import Protection
-from curtainwall.policy.sessions import SessionFacts
-from curtainwall.policy.sources import Source, shipped
+from curtainwall.policy.rules import RuleSource, shipped
 
 
 class GivenSession(Frozen):
@@ -154,13 +154,13 @@ def run_corpus(trials: Iterable[Trial], judge_trial: Callable[[Trial], Judged]) 
     return tuple(results)
 
 
-def judge_trial(trial: Trial, sources: Sequence[Source] | None = None) -> Judged:
+def judge_trial(trial: Trial, sources: Sequence[RuleSource] | None = None) -> Judged:
     """Judge a trial that gives its resources, under the given rule files (those that ship) and its own rules, lists and paths."""
     if trial.call is not None:
         raise Broken("this trial gives a call; whoever knows the tools must judge it")
     given = [*(shipped() if sources is None else sources)]
     if trial.rules:
-        given.append(Source("rules", trial.rules, user=True))
+        given.append(RuleSource("rules", trial.rules, user=True))
     lists = Lists(trial.lists.hosts, trial.lists.remotes, trial.lists.push_remotes, trial.lists.teams)
     policy = load(given, lists=lists, protection=Protection(trial.protected.never, trial.protected.readonly, trial.protected.free))
     labels = labels_of(policy, trial.subject, trial.facts)
@@ -181,7 +181,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _words(error: ValidationError) -> str:
-    place, words = misfit(error)
+    place, words = explain_invalid(error)
     if not place:
         return f"it {words}"
     known = ", ".join(f"`{name}`" for name in Trial.model_fields) if len(place) == 1 and words == "is not known here" else ""

@@ -1,4 +1,4 @@
-"""A subject's resources as Cedar sees them: one entity each, with its containers as parents."""
+"""Sessions and a subject's resources as Cedar sees them: one entity each, with its containers as parents."""
 
 import json
 from dataclasses import dataclass
@@ -7,21 +7,37 @@ from functools import lru_cache
 from curtainwall.model import (
     CommandFacts,
     HostFacts,
+    Label,
+    Mode,
     PathFacts,
     Resource,
     Role,
     Subject,
     ToolEffect,
     ToolFacts,
+    Workspace,
     ancestors,
     is_external,
     runs_later,
 )
 from curtainwall.policy.canonical import guessed_scope, host_parents, is_host, is_path, is_sound, split_remote
-from curtainwall.policy.cedar import Grammar, Question, Uid
+from curtainwall.policy.cedar import CedarQuestion, Grammar, Uid
 from curtainwall.policy.lists import Lists
-from curtainwall.policy.names import is_secret_name
-from curtainwall.policy.sessions import SessionFacts
+from curtainwall.policy.protection import is_secret_name
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """The session as a principal: who works where, in which mode, and what it has touched."""
+
+    session: str
+    agent: str
+    workspace: Workspace
+    mode: Mode
+    channel: str
+    labels: frozenset[Label]
+    team: str = ""
+
 
 _SENDING = frozenset({Role.FETCH_URL, Role.SEND_URL, Role.READ_REMOTE, Role.WRITE_REMOTE, Role.USE_CREDENTIAL, Role.MESSAGE_TEAM})
 _CHANGING = frozenset({Role.WRITE_PATH, Role.DELETE_PATH, Role.SEND_URL, Role.WRITE_REMOTE, Role.RUN_COMMAND, Role.MESSAGE_TEAM})
@@ -48,8 +64,8 @@ def entity_of(resource: Resource, facts: SessionFacts, lists: Lists) -> Entity:
         case Role.USE_TOOL, ToolFacts(server=server, effect=effect) if value.startswith(f"{server}.") and is_sound(value):
             return Entity(("Tool", value), {"text": value, "effect": effect.value}, (("Server", server),))
         case ((Role.READ_PATH | Role.WRITE_PATH | Role.DELETE_PATH), _) if is_path(value):
-            told = isinstance(resource.facts, PathFacts) and resource.facts.runs_later
-            return path_entity(value, facts.workspace.path, told_to_run_later=told)
+            runs_later = isinstance(resource.facts, PathFacts) and resource.facts.runs_later
+            return path_entity(value, facts.workspace.path, is_known_to_run_later=runs_later)
         case ((Role.FETCH_URL | Role.SEND_URL), HostFacts(host=host)) if is_host(host):
             return _host(resource.facts, lists)
         case ((Role.READ_REMOTE | Role.WRITE_REMOTE), (HostFacts() | None)):
@@ -66,11 +82,11 @@ def entity_of(resource: Resource, facts: SessionFacts, lists: Lists) -> Entity:
             raise Unfit(f"the `{resource.role}` resource is not canonical or lacks its facts")
 
 
-def path_entity(path: str, workspace: str, *, told_to_run_later: bool = False) -> Entity:
+def path_entity(path: str, workspace: str, *, is_known_to_run_later: bool = False) -> Entity:
     """Return the entity of a canonical path; that it runs later is known by its name, or was seen on the disk."""
     attrs: dict[str, str | int | bool] = {
         "text": path,
-        "runs_later": told_to_run_later or runs_later(path, workspace),
+        "runs_later": is_known_to_run_later or runs_later(path, workspace),
         "secret_name": is_secret_name(path),
     }
     return Entity(("Path", path), attrs, tuple(("Path", parent) for parent in ancestors(path)))
@@ -97,11 +113,11 @@ def _roles_that_show(subject: Subject) -> frozenset[Role]:
             return _EVERY_OTHER
 
 
-def question(entity: Entity, action: str, facts: SessionFacts, grammar: Grammar) -> Question:
+def question(entity: Entity, action: str, facts: SessionFacts, grammar: Grammar) -> CedarQuestion:
     """Return what Cedar is asked about one entity; raise ValueError where it does not fit the schema."""
-    told = {"uid": _json(entity.uid), "attrs": entity.attrs, "parents": [_json(parent) for parent in entity.parents]}
-    entities = grammar.entities(f"[{_session(facts)},{json.dumps(told)}]")
-    return Question(("Session", facts.session), action, entity.uid, entities)
+    described = {"uid": _json(entity.uid), "attrs": entity.attrs, "parents": [_json(parent) for parent in entity.parents]}
+    entities = grammar.entities(f"[{_session(facts)},{json.dumps(described)}]")
+    return CedarQuestion(("Session", facts.session), action, entity.uid, entities)
 
 
 def surroundings(facts: SessionFacts, tool: str) -> dict[str, object]:
@@ -115,12 +131,12 @@ def _session(facts: SessionFacts) -> str:
         raise Unfit("the workspace is not canonical")
     above = [("Agent", facts.agent), ("Team", facts.team)]
     workspace = {"__entity": _json(("Path", facts.workspace.path))}
-    told = {
+    described = {
         "uid": _json(("Session", facts.session)),
         "attrs": {"workspace": workspace, "own": facts.workspace.own},
         "parents": [_json(uid) for uid in above if uid[1]],
     }
-    return json.dumps(told)
+    return json.dumps(described)
 
 
 def _host(facts: HostFacts, lists: Lists) -> Entity:

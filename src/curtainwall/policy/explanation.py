@@ -21,13 +21,11 @@ from curtainwall.model import (
     is_beneath,
     resource_of,
 )
-from curtainwall.policy.entities import Unfit, entity_of
+from curtainwall.policy.coverage import aliases_of_command
+from curtainwall.policy.entities import SessionFacts, Unfit, entity_of
 from curtainwall.policy.judgement import labels_of
-from curtainwall.policy.programs import under_other_names
 from curtainwall.policy.rulebook import Policy, may_disable
-from curtainwall.policy.rules import NEVER_BYPASSED, NO_RULE, POLICY_ERROR, PROJECT_EDIT, RuleCard
-from curtainwall.policy.sessions import SessionFacts
-from curtainwall.policy.sources import SHIPPED
+from curtainwall.policy.rules import NEVER_BYPASSED, NO_RULE, POLICY_ERROR, PROJECT_EDIT, SHIPPED, RuleCard
 
 _LIST_FOR = {
     Role.FETCH_URL: "lists.hosts",
@@ -118,7 +116,7 @@ def _resource_words(policy: Policy, resource: Resource, facts: SessionFacts) -> 
             yield f"{what}: host `{host}`, port {port}, {scope}"
         case CommandFacts(program=program, parsed=parsed):
             yield f"{what}: " + (f"runs `{program}`" if parsed else "cannot be parsed")
-            other = under_other_names(entity, resource, policy.forbidden_programs)
+            other = aliases_of_command(entity, resource, policy.forbidden_programs)
             names = [name for kind, name in other.parents if (kind, name) not in entity.parents] if other is not None else []
             if names:
                 yield f"{what}: rules that forbid {' or '.join(f'`{name}`' for name in names)} hold for it"

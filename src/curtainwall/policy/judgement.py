@@ -19,18 +19,16 @@ from curtainwall.model import (
     denial,
     is_beneath,
 )
-from curtainwall.policy.cedar import LABEL, Question, Reply, RuleSet
-from curtainwall.policy.entities import Entity, entity_of, is_judged, path_entity, question, surroundings
-from curtainwall.policy.programs import under_other_names
-from curtainwall.policy.rulebook import Found, Policy
+from curtainwall.policy.cedar import LABEL, CedarQuestion, CedarReply, RuleSet
+from curtainwall.policy.coverage import aliases_of_command, paths_beneath
+from curtainwall.policy.entities import Entity, SessionFacts, entity_of, is_judged, path_entity, question, surroundings
+from curtainwall.policy.rulebook import FoundEffect, Policy
 from curtainwall.policy.rules import NO_RESOURCES, NO_RULE, POLICY_ERROR, PROTECTED_PATH, UNKNOWN_TOOL
-from curtainwall.policy.sessions import SessionFacts
-from curtainwall.policy.trees import paths_beneath
 
 _LABELLED = ("Path", "Host", "Remote", "Tool", "Team")
 _FEW = 8
-_Also = tuple[RuleSet, Question]
-_ERROR: Found = (Effect.DENY, (POLICY_ERROR,))
+_Also = tuple[RuleSet, CedarQuestion]
+_ERROR: FoundEffect = (Effect.DENY, (POLICY_ERROR,))
 
 
 def judge(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
@@ -109,7 +107,7 @@ def _is_itself(resource: Resource, subject: Subject) -> bool:
     return resource.role is Role.USE_TOOL and resource.value == subject.tool
 
 
-def _remembered(policy: Policy, tool: str, judged: bool, resource: Resource, facts: SessionFacts) -> Found:
+def _remembered(policy: Policy, tool: str, judged: bool, resource: Resource, facts: SessionFacts) -> FoundEffect:
     key = (tool, judged, resource, facts)
     found = policy.findings.get(key)
     if found is None:
@@ -118,7 +116,7 @@ def _remembered(policy: Policy, tool: str, judged: bool, resource: Resource, fac
     return found
 
 
-def _find(policy: Policy, tool: str, judged: bool, resource: Resource, facts: SessionFacts) -> Found:
+def _find(policy: Policy, tool: str, judged: bool, resource: Resource, facts: SessionFacts) -> FoundEffect:
     """Judge one resource without approval, then with it; whatever cannot be judged is denied."""
     try:
         entity = entity_of(resource, facts, policy.lists)
@@ -148,14 +146,14 @@ def _find(policy: Policy, tool: str, judged: bool, resource: Resource, facts: Se
 def _also(policy: Policy, tool: str, entity: Entity, resource: Resource, facts: SessionFacts) -> tuple[_Also, ...]:
     """Return what only forbids are asked about: a command under its other names, and what is named beneath a whole tree."""
     role, workspace = resource.role.value, facts.workspace.path
-    other = under_other_names(entity, resource, policy.forbidden_programs)
+    other = aliases_of_command(entity, resource, policy.forbidden_programs)
     beneath = paths_beneath(resource, tool, policy.forbidden_paths)
     names = () if other is None else ((policy.sets.naming, question(other, role, facts, policy.grammar)),)
     inner = (path_entity(path, workspace) for path in beneath)
     return (*names, *((policy.sets.forbids, question(each, role, facts, policy.grammar)) for each in inner))
 
 
-def _asked(policy: Policy, asked: Question, also: Iterable[_Also], context: dict[str, object]) -> Reply:
+def _asked(policy: Policy, asked: CedarQuestion, also: Iterable[_Also], context: dict[str, object]) -> CedarReply:
     """Return what the rules say of a resource, and the forbids that hold for what else it stands for.
 
     INVARIANT: what else it stands for only ever adds a forbid. What a rule permits by name is that name alone.
@@ -168,7 +166,7 @@ def _asked(policy: Policy, asked: Question, also: Iterable[_Also], context: dict
         if more.failed:
             return more
         if more.rules:
-            reply = Reply(allowed=False, rules=(*(() if reply.allowed else reply.rules), *more.rules))
+            reply = CedarReply(allowed=False, rules=(*(() if reply.allowed else reply.rules), *more.rules))
     return reply
 
 

@@ -27,9 +27,9 @@ class Lists:
     def __post_init__(self) -> None:
         for name, canonical in (("hosts", host_entry), ("remotes", _remote), ("push_remotes", _remote), ("teams", _team)):
             given: Iterable[str] = getattr(self, name)
-            told = tuple(dict.fromkeys(canonical(f"lists.{name.replace('_', '-')}", entry) for entry in given))
-            object.__setattr__(self, name, told)
-            self._sets[name.replace("_", "-")] = frozenset(told)
+            entries = tuple(dict.fromkeys(canonical(f"lists.{name.replace('_', '-')}", entry) for entry in given))
+            object.__setattr__(self, name, entries)
+            self._sets[name.replace("_", "-")] = frozenset(entries)
 
     def of_host(self, host: str, port: int, scope: str) -> tuple[str, ...]:
         """Return the lists that a host is on."""
@@ -100,11 +100,11 @@ def _remote(name: str, entry: str) -> str:
     if entry == "*":
         return entry
     host, _, rest = entry.partition("/")
-    told = f"{host.lower()}/{rest.removesuffix('/').removesuffix('.git')}"
-    told = told.lower() if remote_host(host.lower()) in FORGES else told
-    body = told.removesuffix("/*")
-    if "*" not in body and (split_remote(body) or (body != told and remote_host(body))):
-        return told
+    canonical = f"{host.lower()}/{rest.removesuffix('/').removesuffix('.git')}"
+    canonical = canonical.lower() if remote_host(host.lower()) in FORGES else canonical
+    body = canonical.removesuffix("/*")
+    if "*" not in body and (split_remote(body) or (body != canonical and remote_host(body))):
+        return canonical
     raise Broken(f"`{name}`: `{entry}` is no remote; write `host/owner/repo`, `host/owner/*`, `host/*` or `*`, without scheme and user")
 
 

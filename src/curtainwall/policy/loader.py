@@ -8,22 +8,19 @@ from functools import lru_cache
 from curtainwall.model import PATH_ROLES, Broken, Digest, canonical_json
 from curtainwall.policy.canonical import is_sound
 from curtainwall.policy.cedar import Grammar, RuleSet, concerns, parse_rules
+from curtainwall.policy.coverage import entities_in, forbids_by_name, labels_awaited, named_paths, named_programs
 from curtainwall.policy.lists import Lists
-from curtainwall.policy.literals import entities_in, labels_awaited
-from curtainwall.policy.programs import forbids_by_name, named_programs
 from curtainwall.policy.protection import Protection
 from curtainwall.policy.rulebook import Policy, RuleSets
-from curtainwall.policy.rules import STRUCTURAL, Rule, is_free_for_all, read_rule
-from curtainwall.policy.sources import SCHEMA, Source
-from curtainwall.policy.trees import named_paths
+from curtainwall.policy.rules import SCHEMA, STRUCTURAL, Rule, RuleSource, is_free_for_all, read_rule
 
 
-def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, schema: str | None = None) -> Policy:
+def load(sources: Sequence[RuleSource], *, lists: Lists, protection: Protection, schema: str | None = None) -> Policy:
     """Return the policy that these files make; raise `Broken` with file, rule and what to do."""
     schema = SCHEMA if schema is None else schema
     grammar = Grammar(schema)
     rules = [rule for source in sources for rule in _read(source)]
-    _see_that_ids_are_single(rules)
+    _require_unique_ids(rules)
     for source in sources:
         for name, fault in grammar.faults(source.text):
             line = next((rule.written.line for rule in rules if (rule.card.id, rule.card.source) == (name, source.name)), 1)
@@ -59,7 +56,7 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
 
 
 @lru_cache(maxsize=64)
-def _read(source: Source) -> tuple[Rule, ...]:
+def _read(source: RuleSource) -> tuple[Rule, ...]:
     """Return the rules of one file; the same file is read again and again, for every project and every look."""
     if not is_sound(source.text) or not is_sound(source.name):
         raise Broken(f"`{source.name!a}` holds a NUL or half a character; save it as UTF-8 text")
@@ -70,7 +67,7 @@ def _read(source: Source) -> tuple[Rule, ...]:
     return rules
 
 
-def _see_that_ids_are_single(rules: list[Rule]) -> None:
+def _require_unique_ids(rules: list[Rule]) -> None:
     for name, count in Counter(rule.card.id for rule in rules).items():
         if count > 1:
             places = " and ".join(dict.fromkeys(f"`{rule.card.source}`" for rule in rules if rule.card.id == name))
@@ -88,8 +85,8 @@ def _warnings(rules: list[Rule], users: set[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _version(sources: Sequence[Source], schema: str, lists: Lists, protection: Protection) -> Digest:
-    told = canonical_json(
+def _version(sources: Sequence[RuleSource], schema: str, lists: Lists, protection: Protection) -> Digest:
+    content = canonical_json(
         {
             "sources": [[source.name, source.text, source.user] for source in sources],
             "schema": schema,
@@ -103,4 +100,4 @@ def _version(sources: Sequence[Source], schema: str, lists: Lists, protection: P
             ],
         }
     )
-    return Digest(hashlib.sha256(told).hexdigest())
+    return Digest(hashlib.sha256(content).hexdigest())

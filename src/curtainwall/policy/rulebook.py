@@ -2,18 +2,51 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from curtainwall.model import Digest, Effect, Label, Resource, RuleId, SubjectKind, ToolEffect, Verdict, denial
-from curtainwall.policy.cache import Cache
 from curtainwall.policy.cedar import Grammar, RuleSet
+from curtainwall.policy.entities import SessionFacts
 from curtainwall.policy.lists import Lists
 from curtainwall.policy.protection import Protection
 from curtainwall.policy.rules import RuleCard
-from curtainwall.policy.sessions import SessionFacts
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Cache(Generic[K, V]):
+    """Two generations: when the young one is full it becomes the old one, and what nobody asked for since is forgotten."""
+
+    __slots__ = ("_limit", "_old", "_young")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._young: dict[K, V] = {}
+        self._old: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        """Return what is remembered for a key, or None."""
+        found = self._young.get(key)
+        if found is None:
+            found = self._old.get(key)
+            if found is not None:
+                self.put(key, found)
+        return found
+
+    def put(self, key: K, value: V) -> None:
+        """Remember a value; at most twice the limit is held."""
+        if len(self._young) >= self._limit:
+            self._old, self._young = self._young, {}
+        self._young[key] = value
+
+    def __len__(self) -> int:
+        return len(self._young.keys() | self._old.keys())
+
 
 _REMEMBERED = 4096
 
-Found = tuple[Effect, tuple[RuleId, ...]]
+FoundEffect = tuple[Effect, tuple[RuleId, ...]]
 """What was found for one resource, and because of which rules."""
 
 Key = tuple[str, bool, Resource, SessionFacts]
@@ -57,7 +90,7 @@ class Policy:
     """Whether a rule of the user's denies to read, write or delete something."""
     closed: Verdict | None = None
     """What every subject gets, whatever the rules say; nothing where they are asked."""
-    findings: Cache[Key, Found] = field(default_factory=lambda: Cache[Key, Found](_REMEMBERED), repr=False)
+    findings: Cache[Key, FoundEffect] = field(default_factory=lambda: Cache[Key, FoundEffect](_REMEMBERED), repr=False)
     verdicts: Cache[CallKey, Verdict] = field(default_factory=lambda: Cache[CallKey, Verdict](_REMEMBERED), repr=False)
     touches: Cache[Key, tuple[Label, ...]] = field(default_factory=lambda: Cache[Key, tuple[Label, ...]](_REMEMBERED), repr=False)
     _places: dict[str, int] = field(init=False, repr=False, default_factory=dict[str, int])

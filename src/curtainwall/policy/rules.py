@@ -1,14 +1,145 @@
-"""Rules as people see them: a card each, for those in files and for those that stand before any file."""
+"""Rules as people see them: where they come from, a card each, and how each uses `context.approved`."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pkgutil import get_data
 from typing import Final, Literal, cast
 
 from curtainwall.model import Broken, Label, Role, RuleId
-from curtainwall.policy.approved import approving_only_helps, kind_of, waits_for_a_yes
-from curtainwall.policy.cedar import Expr, Written
-from curtainwall.policy.literals import misspelt, needs
-from curtainwall.policy.sources import Source
+from curtainwall.policy.cedar import Expr, WrittenRule
+from curtainwall.policy.coverage import misspelt, needs
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSource:
+    """One rule file: its name as people know it, its text, whether a user wrote it, and whether it may allow nothing."""
+
+    name: str
+    text: str
+    user: bool
+    narrows: bool = False
+
+
+def _packaged(name: str) -> str:
+    # The one place that reads: package data belongs to the code and is read once, when the module is.
+    found = get_data("curtainwall.policy", f"shipped/{name}")
+    assert found is not None, f"`{name}` is missing from the installation"
+    return found.decode()
+
+
+SCHEMA = _packaged("schema.cedarschema")
+SHIPPED = ("default.cedar", "labels.cedar")
+"""The names of the rule files that come with the house."""
+
+_SOURCES = tuple(RuleSource(name, _packaged(name), user=False) for name in SHIPPED)
+
+
+def shipped() -> tuple[RuleSource, ...]:
+    """Return the rule files that come with the house."""
+    return _SOURCES
+
+
+_CONTEXT = {"Var": "context"}
+
+
+def is_monotonic(rule: Expr) -> bool:
+    """Tell whether a yes can only move this rule towards allowing: a permit may start to hold, a forbid may cease to."""
+    permits = rule["effect"] == "permit"
+    return all(_follows(body, upwards=permits is wanted) for wanted, body in _conditions(rule))
+
+
+def needs_approval(rule: Expr) -> bool:
+    """Tell whether a rule reads `context.approved` at all."""
+    return any(_mentions(body) for _, body in _conditions(rule))
+
+
+def kind_of(rule: Expr) -> Literal["allow", "ask", "deny"]:
+    """Return what a rule is for: a forbid that no yes lifts in every case denies, a permit that waits for a yes asks."""
+    bodies = list(_conditions(rule))
+    if not needs_approval(rule):
+        return "allow" if rule["effect"] == "permit" else "deny"
+    if rule["effect"] == "permit":
+        return "ask"
+    lifted = any(_known(body) is not wanted and _known(body) is not None for wanted, body in bodies)
+    return "ask" if lifted else "deny"
+
+
+def _conditions(rule: Expr) -> Iterator[tuple[bool, Expr]]:
+    """Yield each condition with the value it must have for the rule to hold."""
+    for condition in cast("list[Expr]", rule["conditions"]):
+        yield condition["kind"] == "when", cast("Expr", condition["body"])
+
+
+def _follows(expr: Expr, *, upwards: bool) -> bool:
+    """Tell whether approving can change this expression in one direction alone."""
+    if not _mentions(expr):
+        return True
+    if _is_approved(expr):
+        return upwards
+    ((op, args),) = expr.items()
+    inner = cast("dict[str, Expr]", args)
+    match op:
+        case "&&" | "||":
+            return _follows(inner["left"], upwards=upwards) and _follows(inner["right"], upwards=upwards)
+        case "!":
+            return _follows(inner["arg"], upwards=not upwards)
+        case "if-then-else":
+            both = _follows(inner["then"], upwards=upwards) and _follows(inner["else"], upwards=upwards)
+            return both and not _mentions(inner["if"])
+        case _:
+            return False
+
+
+def _known(expr: Expr) -> bool | None:
+    """Return what an expression is once approved, or None where that depends on something else."""
+    if _is_approved(expr):
+        return True
+    ((op, args),) = expr.items()
+    if op == "Value":
+        return args if isinstance(args, bool) else None
+    inner = cast("dict[str, Expr]", args)
+    match op:
+        case "&&" | "||":
+            deciding = op == "||"
+            sides = (_known(inner["left"]), _known(inner["right"]))
+            if deciding in sides:
+                return deciding
+            return None if None in sides else not deciding
+        case "!":
+            known = _known(inner["arg"])
+            return None if known is None else not known
+        case _:
+            return None
+
+
+def _is_approved(expr: object) -> bool:
+    return expr == {".": {"left": _CONTEXT, "attr": "approved"}}
+
+
+def _mentions(expr: object) -> bool:
+    """Tell whether `context.approved` is read here, by name or as a part of the whole context."""
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        if _is_approved(node) or node == _CONTEXT:
+            return True
+        if isinstance(node, dict):
+            inner = cast("dict[str, object]", node)
+            waiting.extend(inner.values() if not _reads_another(inner) else ())
+        elif isinstance(node, list):
+            waiting.extend(cast("list[object]", node))
+    return False
+
+
+def _reads_another(node: dict[str, object]) -> bool:
+    """Tell whether a node reads an attribute of the context, or asks whether there is one; which one was looked at before."""
+    for op in (".", "has"):
+        args = node.get(op)
+        if isinstance(args, dict) and cast("dict[str, object]", args).get("left") == _CONTEXT:
+            return True
+    return False
+
 
 Kind = Literal["allow", "ask", "deny", "label", "structural"]
 
@@ -38,7 +169,7 @@ class Rule:
     """A rule from a file: its card, how it is written, and the label it sets, if it is one that does."""
 
     card: RuleCard
-    written: Written
+    written: WrittenRule
     label: Label | None
 
     @property
@@ -92,7 +223,7 @@ STRUCTURAL = (
 _RESERVED = frozenset((*(card.id for card in STRUCTURAL), "denied-by-human", "approval-expired", "call-dropped", "wrong-permit"))
 
 
-def read_rule(source: Source, written: Written, number: int) -> Rule:
+def read_rule(source: RuleSource, written: WrittenRule, number: int) -> Rule:
     """Return a rule of a file; raise `Broken` with file, rule and what to do where it could not hold as it is written."""
     expr = written.expr
     notes = cast("dict[str, str | None]", expr.get("annotations", {}))
@@ -109,7 +240,7 @@ def read_rule(source: Source, written: Written, number: int) -> Rule:
     for fault in misspelt(expr):
         raise Broken(f"{where}: {fault}")
     label = _label_of(where, expr, notes)
-    if label is None and not approving_only_helps(expr):
+    if label is None and not is_monotonic(expr):
         raise Broken(
             f"{where}: a yes would make this stricter; use `context.approved` plainly, in `when` of a permit or `unless` of a forbid"
         )
@@ -142,7 +273,7 @@ def _label_of(where: str, expr: Expr, notes: dict[str, str | None]) -> Label | N
         raise Broken(f"{where}: a rule that sets a label does nothing else; make two rules of it")
     if expr["effect"] != "permit":
         raise Broken(f"{where}: a label is never taken back; a rule that sets one is a `permit`, narrow that one with `unless`")
-    if waits_for_a_yes(expr):
+    if needs_approval(expr):
         raise Broken(f"{where}: a label does not wait for a yes; take `context.approved` out")
     label = notes.get("label") or ""
     if not _ID.fullmatch(label):

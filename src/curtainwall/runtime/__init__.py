@@ -8,13 +8,12 @@ if TYPE_CHECKING:
     from curtainwall.runtime.clock import SystemClock
     from curtainwall.runtime.gate.gate import SessionGate
     from curtainwall.runtime.no_hooks import NoHooks
-    from curtainwall.runtime.sessions.actor import Actor
+    from curtainwall.runtime.sessions.actor import Actor, HomeStores, SideStores, Stores
     from curtainwall.runtime.sessions.alarm import Alarm, Deadline
     from curtainwall.runtime.sessions.decider import RulesNow
     from curtainwall.runtime.sessions.feed import LogFeed
-    from curtainwall.runtime.sessions.house import House
-    from curtainwall.runtime.sessions.journal import HouseJournal
-    from curtainwall.runtime.sessions.stores import HomeStores, SideStores, Stores
+    from curtainwall.runtime.sessions.journal import SessionJournal
+    from curtainwall.runtime.sessions.registry import SessionRegistry
     from curtainwall.runtime.turns import AgentOf, LastWords, Lifetimes, Turns
 else:
     __getattr__ = lazy_names(__name__)
@@ -25,14 +24,14 @@ __all__ = [
     "Alarm",
     "Deadline",
     "HomeStores",
-    "House",
-    "HouseJournal",
     "LastWords",
     "Lifetimes",
     "LogFeed",
     "NoHooks",
     "RulesNow",
     "SessionGate",
+    "SessionJournal",
+    "SessionRegistry",
     "SideStores",
     "Stores",
     "SystemClock",

@@ -46,7 +46,7 @@ from curtainwall.model import (
 from curtainwall.runtime.gate.held import HeldAnswers
 from curtainwall.runtime.sessions.actor import Actor
 from curtainwall.runtime.sessions.decider import Follow
-from curtainwall.runtime.sessions.house import House
+from curtainwall.runtime.sessions.registry import SessionRegistry
 from curtainwall.session import SessionState
 
 AgentOf = Callable[[SessionState], Agent | None]
@@ -86,7 +86,7 @@ class Turns:
 
     def __init__(
         self,
-        house: House,
+        house: SessionRegistry,
         agent_of: AgentOf,
         hooks: Hooks,
         last_words: LastWords,
@@ -185,9 +185,9 @@ class Turns:
                     continue
                 pause = _A_MOMENT
                 with actor.followed_by(self._beginning(session)):
-                    await self._until_news(woken, actor.state)
+                    await self._wait_for_change(woken, actor.state)
 
-    async def _until_news(self, woken: asyncio.Event, state: SessionState) -> None:
+    async def _wait_for_change(self, woken: asyncio.Event, state: SessionState) -> None:
         """Wait for news, at most until the time of a message that waits is over: whoever sent it is told then, whatever it waits behind."""
         over = [state.expiries[message] for message in state.queue if message in state.expiries]
         if not over:
@@ -335,7 +335,7 @@ class Turns:
 
         try:
             async with until:
-                with actor.heard_by(stop_where_wanted):
+                with actor.observed_by(stop_where_wanted):
                     stop_where_wanted(actor.state)
                     return await agent.work(at)
         except asyncio.CancelledError:

@@ -10,7 +10,7 @@ from typing import Literal, TextIO
 Level = Literal["info", "warning", "error"]
 
 
-class Shape(StrEnum):
+class LogFormat(StrEnum):
     """How a line is written."""
 
     TEXT = "text"
@@ -20,14 +20,14 @@ class Shape(StrEnum):
 class Logbook:
     """The lines of one process. Nothing that an agent wrote can move a cursor in them, or make two lines of one."""
 
-    def __init__(self, shape: Shape = Shape.TEXT, out: TextIO | None = None) -> None:
+    def __init__(self, shape: LogFormat = LogFormat.TEXT, out: TextIO | None = None) -> None:
         self._shape = shape
         self._out = out or sys.stderr
 
     def say(self, what: str, level: Level = "info", **more: str | float | None) -> None:
         """Write down what happened, with what belongs to it under names."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        if self._shape is Shape.JSON:
+        if self._shape is LogFormat.JSON:
             line = json.dumps({"at": at, "level": level, "what": what, **more})
         else:
             mark = "" if level == "info" else f"{level}: "

@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from pathlib import Path
 
-from curtainwall.channels.asks.notices import Announcer, Notice, Pace
-from curtainwall.config.plain_files import read_plain
+from curtainwall.channels.asks.notices import Announcer, Notice, NoticePace
+from curtainwall.config.loader import read_plain
 from curtainwall.config.serve import NotifySection
 from curtainwall.facts import canonical_url
 from curtainwall.host import Connection, system_trust
 from curtainwall.model import Broken, CurtainwallError, TryLater
 from curtainwall.serve.service import Serving
 from curtainwall.serve.supervisor import Service
-from curtainwall.tools.fetch.exchange import Request, exchange
+from curtainwall.tools.fetch.exchange import HttpRequest, exchange
 
 SECTIONS = frozenset({"notify", "approvals"})
 
@@ -25,15 +25,15 @@ _ANSWER = 64 * 1024
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
 
-Way = Callable[[Notice], Awaitable[None]]
+Notifier = Callable[[Notice], Awaitable[None]]
 """One way to tell somebody; it raises where that failed."""
 
 
 def services(serving: Serving) -> Iterable[Service]:
     """Return the notifications that the configuration asks for."""
     told, remind = serving.config.notify, serving.config.approvals.remind
-    pace = Pace(told.after * 1000, None if remind is None else remind * 1000, float(told.every))
-    for name, way in ways_of(told).items():
+    pace = NoticePace(told.after * 1000, None if remind is None else remind * 1000, float(told.every))
+    for name, way in notifiers(told).items():
         # Each way remembers by itself what it has told: one that fails has none of the others repeat anything.
         yield Notifications(name, Announcer(name, serving.board(), serving.marks, serving.wired.house.clock, pace), way)
 
@@ -41,7 +41,7 @@ def services(serving: Serving) -> Iterable[Service]:
 class Notifications:
     """The service that tells in one way: not too often, again where it failed, and otherwise nothing twice."""
 
-    def __init__(self, name: str, announcer: Announcer, way: Way) -> None:
+    def __init__(self, name: str, announcer: Announcer, way: Notifier) -> None:
         self.name = name
         self._announcer = announcer
         self._way = way
@@ -72,7 +72,7 @@ class Notifications:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def ways_of(told: NotifySection) -> dict[str, Way]:
+def notifiers(told: NotifySection) -> dict[str, Notifier]:
     """Return the ways that the configuration names, each with a name of its own."""
 
     async def post(notice: Notice) -> None:
@@ -93,7 +93,7 @@ async def _post(told: NotifySection, notice: Notice) -> None:
     head += [("Title", f"Curtainwall: {notice.title}"), ("Tags", "raising_hand"), ("X-Sequence-ID", notice.id)]
     head += [("Click", told.link)] if told.link else []
     head += [("Authorization", f"Bearer {token}")] if token else []
-    request = Request("POST", url.text[len(origin) :] or "/", tuple(head), notice.text.encode())
+    request = HttpRequest("POST", url.text[len(origin) :] or "/", tuple(head), notice.text.encode())
     try:
         async with asyncio.timeout(_SECONDS):
             reader, writer = await asyncio.open_connection(facts.host, facts.port, ssl=system_trust() if facts.secure else None)

@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from curtainwall.compose.approver import approver_waits
-from curtainwall.compose.config_checks import dangling, unshown_targets
-from curtainwall.compose.rules import own_files
-from curtainwall.compose.setup import InForce, Setup, set_up
+from curtainwall.compose.approvals import approver_needs_restart
+from curtainwall.compose.config_checks import missing_references, unshown_targets
+from curtainwall.compose.policy import own_files
+from curtainwall.compose.setup import ActiveSetup, Setup, load_setup
 from curtainwall.config.loader import load_config
 from curtainwall.config.schema import Config
 from curtainwall.host.home import Home
@@ -26,12 +26,12 @@ Restart = Callable[[frozenset[str]], Iterable[str]]
 """Makes anew what stands on these tables, and returns those that it took care of."""
 
 
-class Reloading:
+class ConfigReload:
     """The service that watches the files."""
 
     name = "reload"
 
-    def __init__(self, in_force: InForce, restart: Restart, book: Logbook) -> None:
+    def __init__(self, in_force: ActiveSetup, restart: Restart, book: Logbook) -> None:
         self._in_force = in_force
         self._restart = restart
         self._book = book
@@ -72,7 +72,7 @@ class Reloading:
         before = self._in_force.setup
         try:
             # Reading rules takes a while, and everybody else goes on meanwhile.
-            setup = await asyncio.to_thread(set_up, before.given, before.environ)
+            setup = await asyncio.to_thread(load_setup, before.given, before.environ)
         except (CurtainwallError, OSError) as fault:
             if str(fault) != self.fault:
                 self._book.say(f"refused: {fault}; what was valid before stays in force", "error", service=self.name)
@@ -89,7 +89,7 @@ class Reloading:
         if not changed and setup.versions == before.versions:
             return
         self._in_force.take(setup)
-        approver = frozenset[str]() if approver_waits(self._begun, setup.config) else frozenset({APPROVER})
+        approver = frozenset[str]() if approver_needs_restart(self._begun, setup.config) else frozenset({APPROVER})
         taken = changed & (LIVE | approver | frozenset(self._restart(changed)))
         # What says again what it said at the start waits for nothing.
         self.waiting = ((self.waiting | changed) - taken) & changed_tables(self._begun, setup.config)
@@ -97,7 +97,7 @@ class Reloading:
         told += [f"{name} {version[:12]}" for name, version in renewed.items()]
         if told:
             self._book.say(f"in force from now on: {'; '.join(told)}", policy=setup.policy.version)
-        for warning in (*setup.warnings, *((*unshown_targets(setup.config), *dangling(setup.config)) if changed else ())):
+        for warning in (*setup.warnings, *((*unshown_targets(setup.config), *missing_references(setup.config)) if changed else ())):
             self._book.say(warning, "warning")
         if waiting := self.waiting & changed:
             self._book.say(f"restart `curtainwall serve` for: {', '.join(sorted(waiting))}", "warning")

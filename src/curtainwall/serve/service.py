@@ -1,49 +1,49 @@
 """The house as a service: sessions of every channel at work in one process, what each channel is given, and what is run besides."""
 
 import asyncio
+import gc
+import resource
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
-from curtainwall.agents.builtin import Model
+from curtainwall.agents.builtin import LanguageModel
 from curtainwall.channels.asks.board import Board, WhoMay
 from curtainwall.channels.chat import Chat
-from curtainwall.channels.chat import House as ChatHouse
-from curtainwall.channels.line import Line
-from curtainwall.channels.text.counts import counted
-from curtainwall.compose.agents import AtWork, agents_at_work, default_model_of, models_of
-from curtainwall.compose.config_checks import dangling, unshown_targets
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.operators import who_may_answer
+from curtainwall.channels.chat import ChatPorts as ChatHouse
+from curtainwall.channels.plain import counted
+from curtainwall.channels.ports import ChannelPorts
+from curtainwall.compose.agents import RunningAgents, default_model_of, model_finder, run_agents
+from curtainwall.compose.approvals import who_may_answer
+from curtainwall.compose.config_checks import missing_references, unshown_targets
+from curtainwall.compose.gate import GatedSessions, open_gate
 from curtainwall.compose.sessions import Parts
-from curtainwall.compose.setup import Setup, set_up
+from curtainwall.compose.setup import Setup, load_setup
 from curtainwall.compose.store import SERVING
 from curtainwall.config.agents import LOCAL, model_for
 from curtainwall.config.schema import Config
-from curtainwall.host.account import local_user
+from curtainwall.host.user import local_user
 from curtainwall.model import CurtainwallError, Marks, Millis, Route, RuleId, SessionId, ShownAt, TryLater
-from curtainwall.operations.open import Wanted
-from curtainwall.operations.places import HousePlaces
-from curtainwall.runtime import SystemClock
-from curtainwall.serve.deadlines import Deadlines
+from curtainwall.operations.open import ChannelPlaces, SessionSpec
+from curtainwall.runtime import Stores, SystemClock
 from curtainwall.serve.logs import Logbook
 from curtainwall.serve.rebuild import rebuild
-from curtainwall.serve.reload import Reloading
-from curtainwall.serve.supervisor import Missing, Service, Supervisor
-from curtainwall.serve.taken_up import TakingUp
+from curtainwall.serve.reload import ConfigReload
+from curtainwall.serve.sessions import ChannelSessions, Deadlines
+from curtainwall.serve.supervisor import MissingService, Service, Supervisor
 from curtainwall.session import lift
-from curtainwall.store import rescue
+from curtainwall.store import SqliteStore, rescue
 
 SERVICES: Mapping[str, str] = {
     "files": "curtainwall.serve.files",
     "notify": "curtainwall.serve.notify",
     "status": "curtainwall.serve.status",
     "traces": "curtainwall.serve.traces",
-    "cron": "curtainwall.serve.cron.service",
-    "webhook": "curtainwall.serve.webhook.service",
-    "matrix": "curtainwall.serve.matrix.service",
+    "cron": "curtainwall.serve.cron",
+    "webhook": "curtainwall.serve.webhook",
+    "matrix": "curtainwall.serve.matrix",
     "web": "curtainwall.serve.web.service",
     "teams": "curtainwall.serve.teams",
 }
@@ -68,26 +68,26 @@ class ServiceModule(Protocol):
 class Serving:
     """Everything that a service is made from."""
 
-    work: AtWork
+    work: RunningAgents
     book: Logbook
     supervisor: Supervisor
     began: Millis
     model: str
     """The model of a new session where nobody names one."""
-    reloading: Reloading = field(init=False)
-    taking_up: TakingUp = field(init=False)
+    reloading: ConfigReload = field(init=False)
+    taking_up: ChannelSessions = field(init=False)
     deadlines: Deadlines = field(init=False)
     _made: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def __post_init__(self) -> None:
-        self.reloading = Reloading(self.work.wired.in_force, self.restart, self.book)
+        self.reloading = ConfigReload(self.work.wired.in_force, self.restart, self.book)
         is_owed_an_end = self.wired.lifecycle.is_owed_an_end
         house, index = self.wired.house, self.wired.store.index
-        self.taking_up = TakingUp(house.feed, self.wired.store, self.work.turns.attend, is_owed_an_end)
+        self.taking_up = ChannelSessions(house.feed, self.wired.store, self.work.turns.attend, is_owed_an_end)
         self.deadlines = Deadlines(house.feed, index, house.alarm)
 
     @property
-    def wired(self) -> Wired:
+    def wired(self) -> GatedSessions:
         """The house."""
         return self.work.wired
 
@@ -102,7 +102,7 @@ class Serving:
         return self.wired.store.marks
 
     @property
-    def line(self) -> Line:
+    def line(self) -> ChannelPorts:
         """The line of a text channel to the house."""
         return self.work.line
 
@@ -115,11 +115,11 @@ class Serving:
         return f"log: {home.database}", f"audit: {home.session(session).audit}"
 
     @property
-    def places(self) -> HousePlaces:
+    def places(self) -> ChannelPlaces:
         """Which session each place leads to."""
-        return HousePlaces(self.wired.sessions, self.work.turns.attend, self.wanted_at)
+        return ChannelPlaces(self.wired.sessions, self.work.turns.attend, self.wanted_at)
 
-    def wanted_at(self, place: Route) -> Wanted:
+    def wanted_at(self, place: Route) -> SessionSpec:
         """Return what a session should be that is opened at a place: its asks are shown there, and where the configuration says."""
         return replace(self.work.desk.usual, name=f"{place.channel} {place.reference}".strip(), routes=(place,))
 
@@ -159,7 +159,7 @@ class Serving:
             if sections & tables:
                 self.book.say(f"{name}: made anew, its configuration has changed", service=name)
                 task = asyncio.create_task(self._again(name), name=f"restart of {name}")
-                task.add_done_callback(_see_that_it_worked)
+                task.add_done_callback(_raise_fault)
         return sorted(handled)
 
     async def _again(self, name: str) -> None:
@@ -170,7 +170,7 @@ class Serving:
             # The others go on; health says what is missing until the configuration changes again.
             self.book.say(f"{name}: it cannot be made anew: {fault}", "error", service=name)
             self._made[name] = [name]
-            self.supervisor.start([Missing(name, str(fault))])
+            self.supervisor.start([MissingService(name, str(fault))])
 
     def _start(self, name: str) -> None:
         made = list(_module(name).services(self))
@@ -183,14 +183,14 @@ async def serving(
     setup: Setup | None = None,
     book: Logbook | None = None,
     parts: Parts | None = None,
-    models: Sequence[Model] = (),
+    models: Sequence[LanguageModel] = (),
 ) -> AsyncGenerator[Serving]:
     """Serve the house until the context is left; what runs then is parked. One process at a time serves a home; raise `TryLater`."""
-    book, setup = book or Logbook(), setup or set_up()
+    book, setup = book or Logbook(), setup or load_setup()
     rescued = None if parts is not None else await asyncio.to_thread(rescue, setup.home.root, SystemClock(), lift)
     if rescued is not None:
         book.say(f"{rescued}", aside=rescued.aside.name, lost=", ".join(rescued.lost))
-    async with open_house(setup, parts=parts) as wired:
+    async with open_gate(setup, parts=parts) as wired:
         if rescued is not None:
             async for words in rebuild(wired, rescued.lost):
                 book.say(words)
@@ -201,18 +201,18 @@ async def serving(
             raise TryLater(f"`{setup.home.root}` is served by {who} already; stop it, or set CURTAINWALL_HOME to another home")
         supervisor = Supervisor(book.service)
         try:
-            own, found = {model.name: model for model in models}, models_of(wired)
+            own, found = {model.name: model for model in models}, model_finder(wired)
             agent, model = setup.config.sessions.agent, models[0].name if models else default_model_of(wired)
-            wanted = Wanted(model_for(setup.config.agents, agent, model), agent=agent)
-            async with agents_at_work(wired, lambda name: own.get(name) or found(name), wanted) as work:
+            wanted = SessionSpec(model_for(setup.config.agents, agent, model), agent=agent)
+            async with run_agents(wired, lambda name: own.get(name) or found(name), wanted) as work:
                 served = Serving(work, book, supervisor, wired.house.clock.now(), model)
                 taken = served.taking_up.take_up()
                 served.run()
                 faults = asyncio.create_task(supervisor.report_faults(), name="reports of faults")
                 try:
-                    for words in await asyncio.to_thread(_broken, wired):
+                    for words in await asyncio.to_thread(_lost_conversations, wired):
                         book.say(words)
-                    for words in (*unshown_targets(setup.config), *dangling(setup.config)):
+                    for words in (*unshown_targets(setup.config), *missing_references(setup.config)):
                         book.say(words, "warning")
                     book.say(
                         f"serving `{setup.home.root}`, {counted(taken, 'session')} taken up{_more_of(setup.config)}",
@@ -233,14 +233,14 @@ def _more_of(config: Config) -> str:
     return "".join(f", {counted(many, what)}" for many, what in ((len(config.cron), "job"), (len(config.teams), "team")) if many)
 
 
-def _broken(wired: Wired) -> list[str]:
+def _lost_conversations(wired: GatedSessions) -> list[str]:
     """Say which conversations of local agents are not on disk as the log has them."""
     if not any(team.agent == LOCAL for team in wired.setup.config.teams.values()):
         return []
     # Start-up time: local agents take long to load.
-    from curtainwall.teams.adoption import lately_on_disk
+    from curtainwall.teams.adoption import recent_on_disk
 
-    broken = [told for told in lately_on_disk(wired.teams) if told.standing.state == "broken"]
+    broken = [told for told in recent_on_disk(wired.teams) if told.standing.state == "broken"]
     return [f"the conversation of `{told.pair}` is lost ({told.standing.why}); the next message begins a new one" for told in broken]
 
 
@@ -248,6 +248,31 @@ def _module(name: str) -> ServiceModule:
     return cast("ServiceModule", import_module(SERVICES[name]))
 
 
-def _see_that_it_worked(task: "asyncio.Task[None]") -> None:
+def _raise_fault(task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and (fault := task.exception()) is not None:
         raise fault
+
+
+_NEW_ONES: Final = 20_000
+_ROUNDS: Final = 10
+_LONG_ROUNDS: Final = 5
+_FILES: Final = 16_384
+
+
+def open_many_files() -> None:
+    """Let this process open as many files as it may, within reason: sessions, programs and connections take some each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def tune_process(store: Stores) -> None:
+    """Let nothing hold up everything else for long: neither looks for garbage, nor commits."""
+    # To go through what start-up made takes 70 ms each time.
+    gc.freeze()
+    # What nobody refers to goes at once. What refers to itself, as a task does by the error that ended it, waits for a look at everything,
+    # which comes after a million new objects at the latest that are still there.
+    gc.set_threshold(_NEW_ONES, _ROUNDS, _LONG_ROUNDS)
+    if isinstance(store, SqliteStore):
+        store.allow_writer_process()

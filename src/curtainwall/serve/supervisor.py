@@ -32,7 +32,7 @@ class Service(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingService:
     """Stands for a service that could not be made, and says why."""
 
     name: str
@@ -55,7 +55,7 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class _Kept:
+class _SupervisedService:
     """One service, its task, and how often it fell over."""
 
     service: Service
@@ -70,13 +70,15 @@ class Supervisor:
     def __init__(self, report: Report, pause: Pause = asyncio.sleep) -> None:
         self._report = report
         self._pause = pause
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _SupervisedService] = {}
 
     def start(self, services: Iterable[Service]) -> None:
         """Run these from here on; one that runs already under the same name goes on as it is."""
         for service in services:
             if service.name not in self._kept:
-                self._kept[service.name] = _Kept(service, asyncio.create_task(self._keep(service), name=f"service {service.name}"))
+                self._kept[service.name] = _SupervisedService(
+                    service, asyncio.create_task(self._keep(service), name=f"service {service.name}")
+                )
 
     async def stop(self, names: Iterable[str] | None = None) -> None:
         """Stop services and wait for their ends; without names, all of them, the last that was started first."""
@@ -92,7 +94,7 @@ class Supervisor:
 
     def health(self) -> Mapping[str, str]:
         """Return how each service is: nothing where it is well."""
-        return {name: kept.fault or _asked(kept.service) for name, kept in self._kept.items()}
+        return {name: kept.fault or _health_of(kept.service) for name, kept in self._kept.items()}
 
     async def report_faults(self) -> None:
         """Report what services say is wrong with them, each time it changes and has lasted from one look to the next."""
@@ -101,7 +103,7 @@ class Supervisor:
         while True:
             await self._pause(_LOOK)
             # One that fell over is reported where that is noticed.
-            now = {name: _asked(kept.service) for name, kept in self._kept.items() if not kept.fault}
+            now = {name: _health_of(kept.service) for name, kept in self._kept.items() if not kept.fault}
             for name, fault in now.items():
                 if fault == before.get(name, "") and fault != reported.get(name, ""):
                     self._report(name, fault or "it is well again")
@@ -132,7 +134,7 @@ class Supervisor:
             pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _asked(service: Service) -> str:
+def _health_of(service: Service) -> str:
     try:
         return service.health()
     except Exception as error:  # noqa: BLE001 - one that cannot even say how it is is not well

@@ -3,24 +3,23 @@
 import os
 from collections.abc import Iterable, Mapping
 
-from curtainwall.compose.gate import Wired
-from curtainwall.config.shared_secrets import shared_secret
+from curtainwall.compose.gate import GatedSessions
+from curtainwall.config.secrets import shared_secret
 from curtainwall.config.teams import TeamSection
 from curtainwall.model import TEAMS, Broken, Who
-from curtainwall.serve.http.listener import Listening, Spot
+from curtainwall.serve.listener import HttpService, ListenAddress
 from curtainwall.serve.service import Serving
 from curtainwall.serve.supervisor import Service
-from curtainwall.teams.callers import McpCaller
-from curtainwall.teams.door import team_door
+from curtainwall.teams.callers import McpCaller, team_mcp_server
 from curtainwall.teams.endpoint import Streams, TeamEndpoint
 
 SECTIONS = frozenset({"teams", "peers"})
 
 
-class HouseVisit:
+class TeamConnection:
     """A caller from outside with a door of its own."""
 
-    def __init__(self, wired: Wired, team: str) -> None:
+    def __init__(self, wired: GatedSessions, team: str) -> None:
         self._wired = wired
         self._team = team
         self._enter()
@@ -39,7 +38,7 @@ class HouseVisit:
 
     def _enter(self) -> None:
         self._caller = McpCaller(self._wired.teams, self._wired.gate, Who(name=self._team, channel=TEAMS), self._team, "over HTTP")
-        self._door = team_door(self._wired.teams, self._wired.tools.native.listing, self._caller)
+        self._door = team_mcp_server(self._wired.teams, self._wired.tools.native.listing, self._caller)
 
 
 def services(serving: Serving) -> Iterable[Service]:
@@ -49,9 +48,9 @@ def services(serving: Serving) -> Iterable[Service]:
     if tokens:
         for team, token in tokens.items():
             wired.masker.learn(f"token of team {team}", token)
-        endpoint = TeamEndpoint(tokens, lambda team: HouseVisit(wired, team))
-        spot = Spot(wired.setup.config.peers.address, "/mcp", "peers.listen", serving.book.say)
-        yield Listening(TEAMS, endpoint.app, spot, endpoint.close)
+        endpoint = TeamEndpoint(tokens, lambda team: TeamConnection(wired, team))
+        spot = ListenAddress(wired.setup.config.peers.address, "/mcp", "peers.listen", serving.book.say)
+        yield HttpService(TEAMS, endpoint.app, spot, endpoint.close)
 
 
 def tokens_of(teams: Mapping[str, TeamSection], environ: Mapping[str, str]) -> dict[str, str]:

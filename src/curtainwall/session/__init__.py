@@ -7,25 +7,39 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.session.breaker import ASKS_KEPT, DIGESTS_KEPT, BreakerLimits, newest, remember_ask, remember_repeat
-    from curtainwall.session.budget import Figure, figures
     from curtainwall.session.calls import MANY_RESOURCES, needs_program, with_program
-    from curtainwall.session.card import card_text, inert, label_words, shows_all, visible
-    from curtainwall.session.decide import decide, decide_by_log, is_decided_by_log
+    from curtainwall.session.card import LONGEST_PLAN, card_text, inert, label_words, shows_all, visible
+    from curtainwall.session.decide import decide, decide_by_log, is_decided_by_log, require_short_name
     from curtainwall.session.diagnostics import Diagnostic, DiagnosticKind, diagnose
     from curtainwall.session.evolve import apply, evolve, fold
     from curtainwall.session.in_force import rules_in_force
-    from curtainwall.session.names import see_name
-    from curtainwall.session.open_work import OpenApproval, OpenCall, OpenWork, Standing, pending_ask
-    from curtainwall.session.peers import answer_arguments, in_words, may_receive, posts_of, see_that_it_ends, turned_away, unanswerable
-    from curtainwall.session.plans import LONGEST_PLAN
-    from curtainwall.session.project import ProjectState, decide_project, fold_project
+    from curtainwall.session.limits import ASKS_KEPT, DIGESTS_KEPT, BreakerLimits, Figure, figures, newest, remember_ask, remember_repeat
+    from curtainwall.session.open_work import CallStatus, OpenApproval, OpenCall, OpenWork, pending_ask
+    from curtainwall.session.peers import (
+        answer_arguments,
+        may_receive,
+        posts_of,
+        refusal_text,
+        rejection_posts,
+        require_no_cycle,
+        unanswerable,
+    )
     from curtainwall.session.replay import BlobCheck, Violation, blobs_of, replay
     from curtainwall.session.rest import is_at_rest
     from curtainwall.session.rules import Rules, Whose, table_of
-    from curtainwall.session.standing_answers import Since, covered, covers_of, reach, standing_answer, still_permitted
+    from curtainwall.session.standing_answers import (
+        ProjectState,
+        Since,
+        covered,
+        covers_of,
+        decide_project,
+        fold_project,
+        scope_of_answer,
+        standing_answer,
+        still_permitted,
+    )
     from curtainwall.session.state import SETTLED_KEPT, Phase, SessionState, Settled, Spent, Totals
-    from curtainwall.session.transcript import Said, Transcript, Turn, transcript
+    from curtainwall.session.transcript import Transcript, TranscriptMessage, TranscriptTurn, transcript
     from curtainwall.session.upcast import LIFTS, Lift, lift
 else:
     __getattr__ = lazy_names(__name__)
@@ -39,6 +53,7 @@ __all__ = [
     "SETTLED_KEPT",
     "BlobCheck",
     "BreakerLimits",
+    "CallStatus",
     "Diagnostic",
     "DiagnosticKind",
     "Figure",
@@ -49,15 +64,14 @@ __all__ = [
     "Phase",
     "ProjectState",
     "Rules",
-    "Said",
     "SessionState",
     "Settled",
     "Since",
     "Spent",
-    "Standing",
     "Totals",
     "Transcript",
-    "Turn",
+    "TranscriptMessage",
+    "TranscriptTurn",
     "Violation",
     "Whose",
     "answer_arguments",
@@ -74,7 +88,6 @@ __all__ = [
     "figures",
     "fold",
     "fold_project",
-    "in_words",
     "inert",
     "is_at_rest",
     "is_decided_by_log",
@@ -85,19 +98,20 @@ __all__ = [
     "newest",
     "pending_ask",
     "posts_of",
-    "reach",
+    "refusal_text",
+    "rejection_posts",
     "remember_ask",
     "remember_repeat",
     "replay",
+    "require_no_cycle",
+    "require_short_name",
     "rules_in_force",
-    "see_name",
-    "see_that_it_ends",
+    "scope_of_answer",
     "shows_all",
     "standing_answer",
     "still_permitted",
     "table_of",
     "transcript",
-    "turned_away",
     "unanswerable",
     "visible",
     "with_program",

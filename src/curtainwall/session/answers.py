@@ -30,7 +30,7 @@ from curtainwall.model import (
 from curtainwall.session.card import shows_all, shows_arguments
 from curtainwall.session.open_work import OpenApproval
 from curtainwall.session.rules import Rules
-from curtainwall.session.standing_answers import ONE_TEXT, is_for_one_call, reach
+from curtainwall.session.standing_answers import ONE_TEXT, is_for_one_call, scope_of_answer
 from curtainwall.session.state import SessionState
 
 
@@ -44,9 +44,9 @@ def answer(state: SessionState, command: AnswerApproval, moment: Moment) -> tupl
     if command.granted and is_plan and command.scope is not GrantScope.ONCE:
         raise NotAllowed("a plan is approved as it is listed, each step once; approve it once, a grant would answer for more")
     # An automatic approver says yes to what it saw, and to nothing that comes later; a plan, to its list.
-    scope = command.scope if is_plan or not command.by.is_human else reach(command.scope, covers)
+    scope = command.scope if is_plan or not command.by.is_human else scope_of_answer(command.scope, covers)
     if command.granted and scope is not GrantScope.ONCE:
-        _see_that_it_may_stand(command.approval, covers, scope)
+        _require_grantable(command.approval, covers, scope)
         _require_shown_arguments(command.approval, state.calls[approval.calls[0]].subject, covers)
     answered = ApprovalAnswered(
         at=moment.at,
@@ -68,7 +68,7 @@ def answer(state: SessionState, command: AnswerApproval, moment: Moment) -> tupl
     return (answered, GrantGiven(at=moment.at, grant=grant))
 
 
-def _see_that_it_may_stand(approval: ApprovalId, covers: Sequence[Cover], scope: GrantScope) -> None:
+def _require_grantable(approval: ApprovalId, covers: Sequence[Cover], scope: GrantScope) -> None:
     """Refuse a yes that would hold for longer than this once, where it would answer for what nobody saw."""
     if not shows_all(covers):
         raise NotAllowed(f"approval `{approval}` was too long to be shown whole, so it can be granted once alone")
@@ -98,7 +98,7 @@ def expire(state: SessionState, command: ExpireApprovals, moment: Moment) -> tup
 
 def revoke(state: SessionState, command: RevokeGrant, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
     """Take back an answer that stands in this session."""
-    rules.see_operator(command.by, "revoke")
+    rules.require_operator(command.by, "revoke")
     named = [grant.id for grant in state.grants.values() if command.grant in (grant.id, grant.plan)]
     if not named:
         raise NotFound(f"there is no grant `{command.grant}` in this session")

@@ -48,10 +48,9 @@ from curtainwall.model import (
     denial,
     may_change_files,
 )
-from curtainwall.session.breaker import count_asks, count_repeats
-from curtainwall.session.card import card_text
-from curtainwall.session.open_work import OpenCall, Standing
-from curtainwall.session.plans import LONGEST_PLAN, plan_text, step_grants
+from curtainwall.session.card import LONGEST_PLAN, card_text, plan_text, step_grants
+from curtainwall.session.limits import count_asks, count_repeats
+from curtainwall.session.open_work import CallStatus, OpenCall
 from curtainwall.session.rules import Rules
 from curtainwall.session.standing_answers import covers_of, standing_answer, still_covers
 from curtainwall.session.state import SessionState
@@ -118,7 +117,7 @@ def refuse(state: SessionState, command: RefuseCall, rules: Rules, moment: Momen
 def proceed(state: SessionState, command: ProceedCall, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
     """Look again after a wait: the answer counts only for the same subject and only for the rules that were shown."""
     call = _open(state, command.call)
-    if call.standing is not Standing.ANSWERED:
+    if call.standing is not CallStatus.ANSWERED:
         raise CommandRefused(f"call `{command.call}` has no answer to proceed on: it is {call.standing}")
     if command.subject.digest != call.subject.digest:
         why = "it means something else than when it was approved"
@@ -137,7 +136,7 @@ def proceed(state: SessionState, command: ProceedCall, rules: Rules, moment: Mom
 def finish(state: SessionState, command: FinishCall, moment: Moment) -> tuple[AnyEvent, ...]:
     """Record the outcome of a permitted call; calls that had joined its approval share it."""
     call = _open(state, command.call)
-    if call.standing is not Standing.PERMITTED or call.permit != command.permit:
+    if call.standing is not CallStatus.PERMITTED or call.permit != command.permit:
         raise CommandRefused(f"call `{command.call}` holds no such permit")
     finished = CallFinished(
         at=moment.at, call=command.call, permit=command.permit, ok=command.ok, result=command.result, shown=command.shown
@@ -152,13 +151,13 @@ def finish(state: SessionState, command: FinishCall, moment: Moment) -> tuple[An
 def drop(state: SessionState, command: DropCall, moment: Moment) -> tuple[AnyEvent, ...]:
     """Let go of a call that nobody waits for; its answer goes to a call that had joined it, or is kept for the same subject, once."""
     call = _open(state, command.call)
-    if call.standing is Standing.PERMITTED:
+    if call.standing is CallStatus.PERMITTED:
         raise CommandRefused(f"call `{command.call}` is permitted and may be running; finish it instead")
     events: list[AnyEvent] = [CallDropped(at=moment.at, call=command.call, why=command.why)]
     approval = state.approvals.get(call.approval) if call.approval is not None else None
     if approval is not None and approval.calls == (command.call,):
         events.append(ApprovalWithdrawn(at=moment.at, approval=approval.asked.approval, why=command.why))
-    if call.standing is Standing.ANSWERED and command.keep_answer and not _joined_to(state, command.call):
+    if call.standing is CallStatus.ANSWERED and command.keep_answer and not _joined_to(state, command.call):
         kept = Grant(
             id=moment.grant_id(command.call),
             scope=GrantScope.ONCE,
@@ -283,7 +282,7 @@ def _joined_to(state: SessionState, call: CallId) -> tuple[CallId, ...]:
     if approval is None:
         return ()
     return tuple(
-        other for other, open_ in state.calls.items() if other != call and open_.approval == approval and open_.standing is Standing.ASKED
+        other for other, open_ in state.calls.items() if other != call and open_.approval == approval and open_.standing is CallStatus.ASKED
     )
 
 

@@ -1,8 +1,8 @@
-"""The exact text that a human is shown: what the agent wrote is inert, cuts are stated."""
+"""The exact text that a human is shown for a call or a plan: what the agent wrote is inert, cuts are stated."""
 
 import json
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import JsonValue
@@ -11,15 +11,21 @@ from curtainwall.model import (
     GIT_PUSH,
     MOVE_FILE,
     SHELL_RUN,
+    CallId,
     Cover,
+    Grant,
+    GrantGiven,
     GrantScope,
     Label,
     LabelSource,
+    Mode,
+    Moment,
     Subject,
     Verdict,
+    Who,
     in_order,
 )
-from curtainwall.session.standing_answers import ONE_TEXT, covers_of, is_for_one_call, reach
+from curtainwall.session.standing_answers import ONE_TEXT, covers_of, is_for_one_call, scope_of_answer
 
 _VALUE_LIMIT = 2_000
 _WANTS_LIMIT = 12_000
@@ -51,7 +57,7 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
     covers = covers_of(verdict, subject)
     lines = [f"tool: {spelt(subject.tool)}", *_cut_lines(_wants(covers), _WANTS_LIMIT)]
     lines += [f"{key} {spelt(str(subject.canonical[key]))}" for key in _LOOKED_AT.get(subject.tool, ()) if key in subject.canonical]
-    if reach(GrantScope.ONCE, covers) is GrantScope.SESSION:
+    if scope_of_answer(GrantScope.ONCE, covers) is GrantScope.SESSION:
         lines.append("a yes holds for the rest of this session")
     if is_for_one_call(subject.tool, covers) and not any(cover.value in ONE_TEXT for cover in covers):
         lines.append(_ONE_CALL)
@@ -95,8 +101,8 @@ def shows_all(covers: Sequence[Cover]) -> bool:
 def shows_arguments(subject: Subject) -> bool:
     """Tell whether a card shows every argument uncut, as written and as it would run, with the outline of everything that is masked."""
     hidden = hidden_lines(subject)
-    told = [text for arguments in (subject.raw, subject.canonical) for name, value in arguments.items() for text in (name, _json(value))]
-    whole = all(map(_is_whole, (*told, *subject.hidden, *subject.hidden.values())))
+    texts = [text for arguments in (subject.raw, subject.canonical) for name, value in arguments.items() for text in (name, _json(value))]
+    whole = all(map(_is_whole, (*texts, *subject.hidden, *subject.hidden.values())))
     cut = (len(_arguments("", arguments)) != len(arguments) + 1 for arguments in (subject.raw, subject.canonical))
     return whole and not any(cut) and _cut_lines(hidden, _HIDDEN_LIMIT) == hidden
 
@@ -151,8 +157,8 @@ def _wants(covers: Iterable[Cover]) -> list[str]:
 
 
 def _arguments(title: str, arguments: Mapping[str, JsonValue]) -> list[str]:
-    told = [f"  {spelt(name)}: {spelt(_json(value))}" for name, value in arguments.items()]
-    return [f"{title}:", *_cut_lines(told, _ARGUMENTS_LIMIT)]
+    lines = [f"  {spelt(name)}: {spelt(_json(value))}" for name, value in arguments.items()]
+    return [f"{title}:", *_cut_lines(lines, _ARGUMENTS_LIMIT)]
 
 
 def _cut_lines(lines: list[str], limit: int) -> list[str]:
@@ -162,3 +168,58 @@ def _cut_lines(lines: list[str], limit: int) -> list[str]:
         if room < 0:
             return [*lines[:place], f"…[{len(lines) - place} more are not shown]…"]
     return lines
+
+
+LONGEST_PLAN: Final = 32_000
+"""How many letters a plan's card may have: one that cannot be shown whole is not shown at all."""
+
+_TERMS = "a yes lets each step that asks run once without a further question, as long as it is exactly this and no other rule asks"
+_WAITS = "plan mode is on: nothing of this runs before somebody has changed the mode"
+
+
+def plan_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSource], mode: Mode, *, read_only: bool) -> str:
+    """Return what the approval of a plan shows: every step as it would run, uncut, what it asks for and because of which rules."""
+    # INVARIANT: each line starts with a word of ours, so nothing that an agent wrote can pass for another line.
+    lines = [f"tool: {spelt_whole(subject.tool)}", f"plan of {_counted(len(subject.steps))}: {_TERMS}"]
+    if mode is Mode.PLAN:
+        lines.append(_WAITS)
+    if verdict.reason:
+        lines.append(f"because {spelt_whole(verdict.reason)}")
+    lines += label_lines(labels)
+    for place, step in enumerate(subject.steps):
+        lines += _step_lines(place, step, verdict, subject)
+        if read_only and step.tool == SHELL_RUN:
+            lines.append(READ_ONLY)
+    return "\n".join(lines)
+
+
+def step_grants(subject: Subject, verdict: Verdict, by: Who, call: CallId, moment: Moment) -> tuple[GrantGiven, ...]:
+    """Return one answer for every listed step that asks, good for that exact call, once.
+
+    INVARIANT: what a plan answers is in its list: each of these has the digest of one step and the rules that were shown for it.
+    """
+    plan = moment.grant_id(f"{call}:plan")
+    given: list[GrantGiven] = []
+    for place, step in enumerate(subject.steps):
+        covers = covers_of(_of_step(verdict, place), subject)
+        if covers:
+            id_ = moment.grant_id(f"{call}:{place}")
+            grant = Grant(id=id_, scope=GrantScope.ONCE, covers=covers, by=by, at=moment.at, digest=step.digest, plan=plan)
+            given.append(GrantGiven(at=moment.at, grant=grant))
+    return tuple(given)
+
+
+def _of_step(verdict: Verdict, place: int) -> Verdict:
+    return verdict.model_copy(update={"findings": tuple(finding for finding in verdict.findings if finding.step == place)})
+
+
+def _step_lines(place: int, step: Subject, verdict: Verdict, plan: Subject) -> Iterator[str]:
+    covers = covers_of(_of_step(verdict, place), plan)
+    yield f"step {place + 1}: {spelt_whole(step.tool)}, {'which asks' if covers else 'which is allowed anyway'}"
+    yield from (f"wants {cover.role} {spelt_whole(cover.value)} ({spelt_whole(', '.join(cover.rules))})" for cover in covers)
+    yield from hidden_lines(step)
+    yield from (f"with {spelt_whole(name)}: {spelt_whole(json.dumps(value, ensure_ascii=False))}" for name, value in step.canonical.items())
+
+
+def _counted(steps: int) -> str:
+    return "1 step" if steps == 1 else f"{steps} steps"

@@ -1,7 +1,7 @@
 """Command in, events out. Every transition of a session is here or one call away; a refusal changes nothing."""
 
 from itertools import takewhile
-from typing import TypeGuard, assert_never
+from typing import Final, TypeGuard, assert_never
 
 from curtainwall import policy
 from curtainwall.model import (
@@ -90,13 +90,21 @@ from curtainwall.model import (
     WithholdAnswer,
 )
 from curtainwall.session import answers, calls, peers
-from curtainwall.session.budget import budget_events
 from curtainwall.session.evolve import fold
-from curtainwall.session.names import see_name
-from curtainwall.session.open_work import Standing
+from curtainwall.session.limits import budget_events
+from curtainwall.session.open_work import CallStatus
 from curtainwall.session.repair import closers
 from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState
+
+MOST_LETTERS: Final = 200
+
+
+def require_short_name(name: str) -> None:
+    """Refuse a name that is longer than any list could show."""
+    if len(name) > MOST_LETTERS:
+        raise CommandRefused(f"a name has {MOST_LETTERS} letters at most, and this one has {len(name):,}; choose a shorter one")
+
 
 _BEFORE_READY = (ReadySession, InheritHistory, CloseSession, RepairSession, AddLabels, AddRoute, RemoveRoute, RenameSession)
 # A raise in a session that is closed counts in the sessions that share its budget.
@@ -145,13 +153,13 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case EndTurn():
             if state.turn != command.turn:
                 raise CommandRefused(f"turn `{command.turn}` is not running")
-            told, then = _progress(state, command.last, moment) if command.last else ((), state)
-            return (*told, *_end_turn(then, command, rules, moment))
+            progress, then = _progress(state, command.last, moment) if command.last else ((), state)
+            return (*progress, *_end_turn(then, command, rules, moment))
         case RecordProgress():
             return _progress(state, command.events, moment)[0]
         case SendMessage():
-            said = MessageAccepted(at=at, message=command.message, text=command.text, by=by, role=command.role, proven=command.proven)
-            return (said,)
+            message = MessageAccepted(at=at, message=command.message, text=command.text, by=by, role=command.role, proven=command.proven)
+            return (message,)
         case DeliverMessage():
             return peers.receive(state, command, rules, moment)
         case TakePeerAnswer():
@@ -174,7 +182,7 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case RenameSession():
             if not command.name.strip():
                 raise CommandRefused("a name cannot be empty")
-            see_name(command.name)
+            require_short_name(command.name)
             return (SessionRenamed(at=at, name=command.name, by=by),)
         case CloseSession():
             return _close(state, command, moment)
@@ -207,8 +215,8 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case WithdrawMessage():
             if command.message not in state.queue:
                 raise CommandRefused(f"message `{command.message}` does not wait any more")
-            told = peers.unanswerable(state, (command.message,), PeerStatus.WITHDRAWN, f"it was taken back by {by}", at)
-            return (MessageWithdrawn(at=at, message=command.message, by=by), *told)
+            progress = peers.unanswerable(state, (command.message,), PeerStatus.WITHDRAWN, f"it was taken back by {by}", at)
+            return (MessageWithdrawn(at=at, message=command.message, by=by), *progress)
         case MessagePeer():
             return peers.send(state, command, rules, moment)
         case SendHeldAnswer():
@@ -232,7 +240,7 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case CountDenials():
             return (DenialsCounted(at=at, count=command.count),) if command.count > 0 else ()
         case AnswerApproval():
-            rules.see_operator(by, "answer")
+            rules.require_operator(by, "answer")
             return _by_log(state, command, moment)
         case ExpireApprovals() | RepairSession():
             return _by_log(state, command, moment)
@@ -263,11 +271,11 @@ def _may(state: SessionState, command: AnyCommand, rules: Rules) -> None:
         if state.opened is not None:
             raise CommandRefused("this session was opened before")
         if command.mode in (Mode.ACCEPT_EDITS, Mode.BYPASS):
-            rules.see_operator(command.by, f"open in mode `{command.mode}`")
+            rules.require_operator(command.by, f"open in mode `{command.mode}`")
         return
     _require_open(state, command)
     if isinstance(command, _CONTROL):
-        rules.see_operator(command.by)
+        rules.require_operator(command.by)
 
 
 def _require_open(state: SessionState, command: AnyCommand) -> None:
@@ -315,8 +323,8 @@ def _interrupt(state: SessionState, command: InterruptTurn, moment: Moment) -> t
         return () if state.interrupting else (InterruptAsked(at=moment.at, turn=state.turn, by=command.by),)
     why = f"interrupted by {command.by}"
     ended = TurnEnded(at=moment.at, turn=state.turn, status=TurnStatus.INTERRUPTED, failure=why)
-    told = peers.answers(state, TurnStatus.INTERRUPTED, why, None, moment)
-    return (*_dropped(state, moment, why, state.turn), *told, ended)
+    replies = peers.answers(state, TurnStatus.INTERRUPTED, why, None, moment)
+    return (*_dropped(state, moment, why, state.turn), *replies, ended)
 
 
 def _with_message(
@@ -337,8 +345,8 @@ def _end_turn(state: SessionState, command: EndTurn, rules: Rules, moment: Momen
     if status is TurnStatus.WAITING:
         return (ended,)
     # The answers go first: with the turn's end, what was said in it is no longer at hand.
-    told = peers.answers(state, status, command.failure, rules, moment, fault=command.fault)
-    return (*told, ended, *peers.compaction(state, rules, at))
+    replies = peers.answers(state, status, command.failure, rules, moment, fault=command.fault)
+    return (*replies, ended, *peers.compaction(state, rules, at))
 
 
 def _cost_of(state: SessionState, command: TakePeerAnswer, moment: Moment) -> tuple[AnyEvent, ...]:
@@ -359,8 +367,8 @@ def _count_spending(state: SessionState, command: CountSpending, moment: Moment)
 def _repair(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
     closed = closers(state, moment.at)
     over = next((event for event in closed if isinstance(event, TurnEnded) and event.status is not TurnStatus.WAITING), None)
-    told = () if over is None else peers.answers(state, over.status, over.failure, None, moment)
-    return (*told, *closed)
+    replies = () if over is None else peers.answers(state, over.status, over.failure, None, moment)
+    return (*replies, *closed)
 
 
 def _dropped(state: SessionState, moment: Moment, why: str, turn: TurnId | None = None) -> tuple[AnyEvent, ...]:
@@ -368,7 +376,7 @@ def _dropped(state: SessionState, moment: Moment, why: str, turn: TurnId | None 
     at = moment.at
     going = {call: open_ for call, open_ in state.calls.items() if turn is None or open_.turn == turn}
     ended = (
-        CallLost(at=at, call=call) if open_.standing is Standing.PERMITTED else CallDropped(at=at, call=call, why=why)
+        CallLost(at=at, call=call) if open_.standing is CallStatus.PERMITTED else CallDropped(at=at, call=call, why=why)
         for call, open_ in going.items()
     )
     withdrawn = (
@@ -383,8 +391,8 @@ def _close(state: SessionState, command: CloseSession, moment: Moment) -> tuple[
     at, why = moment.at, "the session was closed"
     failed = (ModelFailed(at=at, turn=turn, request=request, failure=why) for request, turn in state.requests.items())
     ended = (TurnEnded(at=at, turn=state.turn, status=TurnStatus.INTERRUPTED, failure=why),) if state.turn is not None else ()
-    told = peers.unanswerable(state, tuple(state.peers), PeerStatus.FAILED, why, at)
-    return (*_dropped(state, moment, why), *failed, *told, *ended, SessionClosed(at=at, reason=command.reason, by=command.by))
+    replies = peers.unanswerable(state, tuple(state.peers), PeerStatus.FAILED, why, at)
+    return (*_dropped(state, moment, why), *failed, *replies, *ended, SessionClosed(at=at, reason=command.reason, by=command.by))
 
 
 def _start_turn(state: SessionState, command: StartTurn, moment: Moment) -> tuple[AnyEvent, ...]:

@@ -75,7 +75,7 @@ from curtainwall.model import (
     TurnStarted,
     WorkTimed,
 )
-from curtainwall.session.breaker import newest, remember_ask, remember_repeat
+from curtainwall.session.limits import newest, remember_ask, remember_repeat
 from curtainwall.session.open_work import advance, without
 from curtainwall.session.state import SETTLED_KEPT, SessionState, Settled, Spent
 

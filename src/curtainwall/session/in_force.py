@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from curtainwall.model import AnyEvent, ApprovalAsked, RuleDisabled, RuleEnabled, RuleId, RuleStanding, Who
+from curtainwall.model import AnyEvent, ApprovalAsked, RuleDisabled, RuleEnabled, RuleId, RuleStatus, Who
 from curtainwall.policy import Policy, RuleCard
 from curtainwall.session.card import label_words
 from curtainwall.session.state import SessionState
 
 
-def rules_in_force(state: SessionState, policy: Policy, events: Iterable[AnyEvent] = ()) -> tuple[RuleStanding, ...]:
+def rules_in_force(state: SessionState, policy: Policy, events: Iterable[AnyEvent] = ()) -> tuple[RuleStatus, ...]:
     """Return every rule with its standing in this session; the events tell how often each asked, and who switched one off."""
     asked: Counter[RuleId] = Counter()
     disabled: dict[RuleId, Who] = {}
@@ -23,10 +23,10 @@ def rules_in_force(state: SessionState, policy: Policy, events: Iterable[AnyEven
                 disabled.pop(event.rule, None)
             case _:
                 pass
-    return tuple(_standing(card, state, asked[card.id], disabled.get(card.id)) for card in policy.rules)
+    return tuple(_status(card, state, asked[card.id], disabled.get(card.id)) for card in policy.rules)
 
 
-def _standing(card: RuleCard, state: SessionState, asked: int, by: Who | None) -> RuleStanding:
+def _status(card: RuleCard, state: SessionState, asked: int, by: Who | None) -> RuleStatus:
     sources = tuple(source for label, source in state.labels.items() if label in card.labels)
     missing = [label for label in card.labels if label not in state.labels]
     status, why = "active", ""
@@ -38,7 +38,7 @@ def _standing(card: RuleCard, state: SessionState, asked: int, by: Who | None) -
         status, why = "inactive", f"the mode is {state.mode.value}, not {' or '.join(card.modes)}"
     elif sources:
         why = "; ".join(label_words(source) for source in sources)
-    return RuleStanding(
+    return RuleStatus(
         rule=card.id,
         title=card.title,
         reason=card.reason,

@@ -53,7 +53,7 @@ OpenWorkEvent = CallEvent | ApprovalEvent | TurnEvent | ProgramEvent
 _OPEN_WORK = Group[OpenWorkEvent](OpenWorkEvent)
 
 
-class Standing(StrEnum):
+class CallStatus(StrEnum):
     """Where an open call stands."""
 
     REQUESTED = "requested"
@@ -66,7 +66,7 @@ class OpenCall(NamedTuple):
     """A call without an outcome."""
 
     subject: Subject
-    standing: Standing
+    standing: CallStatus
     turn: TurnId | None
     approval: ApprovalId | None = None
     covers: tuple[Cover, ...] = ()
@@ -112,20 +112,20 @@ class OpenWork:
     def is_asked(self, call: CallId) -> bool:
         """Tell whether a call waits for a human's answer."""
         found = self.calls.get(call)
-        return found is not None and found.standing is Standing.ASKED and found.approval in self.approvals
+        return found is not None and found.standing is CallStatus.ASKED and found.approval in self.approvals
 
     def is_granted(self, call: CallId) -> bool:
         """Tell whether a call, or the one that it joined, was granted, and the call itself has not run."""
         found = self.calls.get(call)
         if found is None or found.approval is None:
             return False
-        return found.standing is Standing.ANSWERED or (found.standing is Standing.ASKED and found.approval in self.firsts())
+        return found.standing is CallStatus.ANSWERED or (found.standing is CallStatus.ASKED and found.approval in self.firsts())
 
     def firsts(self) -> Mapping[ApprovalId, CallId]:
         """Return, for each approval, the call whose outcome the joined ones will share, while that one is answered or permitted."""
         firsts: dict[ApprovalId, CallId] = {}
         for call, open_ in self.calls.items():
-            if open_.approval is not None and open_.standing in (Standing.ANSWERED, Standing.PERMITTED):
+            if open_.approval is not None and open_.standing in (CallStatus.ANSWERED, CallStatus.PERMITTED):
                 firsts.setdefault(open_.approval, call)
         return firsts
 
@@ -144,25 +144,25 @@ def advance(work: OpenWork, event: OpenWorkEvent) -> None:
     """Go on by one event that open work is made of."""
     match event:
         case CallRequested():
-            opened = OpenCall(subject=event.subject, standing=Standing.REQUESTED, turn=event.turn)
+            opened = OpenCall(subject=event.subject, standing=CallStatus.REQUESTED, turn=event.turn)
             work.calls = {**work.calls, event.call: opened}
         case CallPermitted():
             work.permitted = (*work.permitted, event.call)
-            _stand(work, event.call, standing=Standing.PERMITTED, permit=event.permit)
+            _stand(work, event.call, standing=CallStatus.PERMITTED, permit=event.permit)
         case CallFinished() | CallLost() | CallDropped() | CallDenied():
             _close(work, event.call)
         case ApprovalAsked():
             work.approvals = {**work.approvals, event.approval: OpenApproval(asked=event, calls=(event.call,))}
-            _stand(work, event.call, standing=Standing.ASKED, approval=event.approval, covers=())
+            _stand(work, event.call, standing=CallStatus.ASKED, approval=event.approval, covers=())
         case ApprovalJoined():
             joined = work.approvals.get(event.approval)
             if joined is not None:
                 work.approvals = {**work.approvals, event.approval: joined._replace(calls=(*joined.calls, event.call))}
-            _stand(work, event.call, standing=Standing.ASKED, approval=event.approval, covers=())
+            _stand(work, event.call, standing=CallStatus.ASKED, approval=event.approval, covers=())
         case ApprovalAnswered():
             answered = work.approvals.get(event.approval)
             if event.granted and answered is not None and answered.calls:
-                _stand(work, answered.calls[0], standing=Standing.ANSWERED, covers=answered.asked.covers, answered_by=event.by)
+                _stand(work, answered.calls[0], standing=CallStatus.ANSWERED, covers=answered.asked.covers, answered_by=event.by)
             work.approvals = without(work.approvals, event.approval)
         case ApprovalExpired() | ApprovalWithdrawn():
             work.approvals = without(work.approvals, event.approval)
@@ -228,10 +228,10 @@ def _close(work: OpenWork, call: CallId) -> None:
     if approval is not None:
         left = approval._replace(calls=tuple(other for other in approval.calls if other != call))
         work.approvals = {**work.approvals, closed.approval: left}
-    elif closed.standing is Standing.ANSWERED:
+    elif closed.standing is CallStatus.ANSWERED:
         # An answer that was not used goes to the next call that had joined the question.
         for other, heir in work.calls.items():
-            if heir.approval == closed.approval and heir.standing is Standing.ASKED:
-                answered = heir._replace(standing=Standing.ANSWERED, covers=closed.covers, answered_by=closed.answered_by)
+            if heir.approval == closed.approval and heir.standing is CallStatus.ASKED:
+                answered = heir._replace(standing=CallStatus.ANSWERED, covers=closed.covers, answered_by=closed.answered_by)
                 work.calls = {**work.calls, other: answered}
                 return

@@ -54,7 +54,7 @@ from curtainwall.model import (
     denial,
     session_stream,
 )
-from curtainwall.session.budget import figures
+from curtainwall.session.limits import figures
 from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState, Spent
 
@@ -82,21 +82,21 @@ def path_of(state: SessionState) -> tuple[str, ...]:
     return (*came, team_of(state))
 
 
-def see_that_it_ends(state: SessionState, team: str, rules: Rules) -> None:
+def require_no_cycle(state: SessionState, team: str, rules: Rules) -> None:
     """Refuse a question to a team where it would come back, or where it went through too many, with its path."""
     path = path_of(state)
-    told = " → ".join(f"`{each}`" for each in (*path, team))
+    route = " → ".join(f"`{each}`" for each in (*path, team))
     if team in path:
-        raise CommandRefused(f"the question would come back to a team that already waits for it: {told}; answer with what is known")
+        raise CommandRefused(f"the question would come back to a team that already waits for it: {route}; answer with what is known")
     if len(path) > rules.depth:
-        raise CommandRefused(f"the question went through {len(path)} teams, and {rules.depth} are the most: {told}")
+        raise CommandRefused(f"the question went through {len(path)} teams, and {rules.depth} are the most: {route}")
 
 
 def send(state: SessionState, command: MessagePeer, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
     """Return the message that leaves; a cycle, a path that is too long and a used-up budget are refused."""
     assert state.opened is not None
     path = path_of(state)
-    see_that_it_ends(state, command.team, rules)
+    require_no_cycle(state, command.team, rules)
     if state.exhausted:
         kinds = sorted(state.exhausted)
         how = " and ".join(f"`curtainwall sessions budget {state.opened.session} {kind} AMOUNT`" for kind in kinds)
@@ -124,15 +124,15 @@ def receive(state: SessionState, command: DeliverMessage, rules: Rules, moment: 
     """Return the message in the queue with the labels that it brings, or the answer that it is not taken in, and why."""
     at, peer, message = moment.at, command.peer, command.message
     if state.closed is not None:
-        return (_said(at, peer, message, PeerStatus.REFUSED, f"this session is closed: {state.closed}"),)
+        return (_closing_answer(at, peer, message, PeerStatus.REFUSED, f"this session is closed: {state.closed}"),)
     if message in state.peers:
         return ()
     if command.expires is not None and command.expires <= at:
-        return (_said(at, peer, message, PeerStatus.EXPIRED, "its time was over before it could be delivered"),)
+        return (_closing_answer(at, peer, message, PeerStatus.EXPIRED, "its time was over before it could be delivered"),)
     assert state.opened is not None
     verdict = may_receive(rules, state.opened.team, peer.team, command.labels, state.workspace)
     if verdict.effect is Effect.DENY:
-        return (_said(at, peer, message, PeerStatus.REFUSED, in_words(verdict)),)
+        return (_closing_answer(at, peer, message, PeerStatus.REFUSED, refusal_text(verdict)),)
     came = tuple(_from(peer.team, source) for source in command.labels if source.label not in state.labels)
     accepted = MessageAccepted(at=at, message=message, text=command.text, by=_speaker(peer.team), peer=peer, expires=command.expires)
     return (*((LabelsAdded(at=at, labels=came),) if came else ()), accepted)
@@ -183,7 +183,7 @@ def answers(
 
 def unanswerable(state: SessionState, messages: Iterable[MessageId], status: PeerStatus, why: str, at: Millis) -> tuple[AnyEvent, ...]:
     """Return the answers to messages that nobody will work on any more."""
-    return tuple(_said(at, state.peers[message], message, status, why) for message in messages if message in state.peers)
+    return tuple(_closing_answer(at, state.peers[message], message, status, why) for message in messages if message in state.peers)
 
 
 def expire(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
@@ -201,8 +201,8 @@ def send_held(state: SessionState, command: SendHeldAnswer, moment: Moment) -> t
 def withhold(state: SessionState, command: WithholdAnswer, moment: Moment) -> tuple[AnyEvent, ...]:
     """Return words of ours in place of an answer; what it cost is still told."""
     answer = _held(state, command.message)
-    told = PeerAnswer(message=answer.message, status=PeerStatus.WITHHELD, text=command.why, usage=answer.usage)
-    return (PeerAnswered(at=moment.at, peer=state.peers[command.message], answer=told),)
+    reply = PeerAnswer(message=answer.message, status=PeerStatus.WITHHELD, text=command.why, usage=answer.usage)
+    return (PeerAnswered(at=moment.at, peer=state.peers[command.message], answer=reply),)
 
 
 def take(state: SessionState, command: TakePeerAnswer, moment: Moment) -> tuple[AnyEvent, ...]:
@@ -245,7 +245,7 @@ def posts_of(events: Iterable[AnyEvent]) -> tuple[Post, ...]:
     return tuple(posts)
 
 
-def turned_away(command: AnyCommand, why: str) -> tuple[Post, ...]:
+def rejection_posts(command: AnyCommand, why: str) -> tuple[Post, ...]:
     """Return the answer to a message for which there is no session, or none that could take it in; whoever sent it waits."""
     if not isinstance(command, DeliverMessage):
         return ()
@@ -253,7 +253,7 @@ def turned_away(command: AnyCommand, why: str) -> tuple[Post, ...]:
     return (_answer_to(command.peer, answer),)
 
 
-def in_words(verdict: Verdict) -> str:
+def refusal_text(verdict: Verdict) -> str:
     """Return a refusal with the rules that decided."""
     rules = ", ".join(f"`{rule}`" for rule in verdict.because)
     return f"refused by {rules}: {verdict.reason}" if verdict.reason else f"refused by {rules}"
@@ -274,16 +274,16 @@ def _leaving(state: SessionState, peer: Peer, answer: PeerAnswer, rules: Rules |
     verdict = policy.judge(rules.policy, _subject(ANSWER, peer.team), state.facts)
     if answer.status is not PeerStatus.DONE and verdict.effect is not Effect.ALLOW:
         # An agent chooses the words in which it fails as it chooses those of an answer.
-        told = answer.model_copy(update={"text": f"{_UNTOLD[answer.status]} ({verdict.reason})", "labels": ()})
-        return PeerAnswered(at=moment.at, peer=peer, answer=told)
+        reply = answer.model_copy(update={"text": f"{_UNTOLD[answer.status]} ({verdict.reason})", "labels": ()})
+        return PeerAnswered(at=moment.at, peer=peer, answer=reply)
     match verdict.effect:
         case Effect.ALLOW:
             return PeerAnswered(at=moment.at, peer=peer, answer=answer)
         case Effect.ASK:
             return PeerAnswerHeld(at=moment.at, answer=answer)
         case Effect.DENY:
-            told = PeerAnswer(message=answer.message, status=PeerStatus.WITHHELD, text=in_words(verdict), usage=answer.usage)
-            return PeerAnswered(at=moment.at, peer=peer, answer=told)
+            reply = PeerAnswer(message=answer.message, status=PeerStatus.WITHHELD, text=refusal_text(verdict), usage=answer.usage)
+            return PeerAnswered(at=moment.at, peer=peer, answer=reply)
 
 
 @lru_cache(maxsize=1024)
@@ -305,7 +305,7 @@ def _speaker(team: str) -> Who:
     return Who(name=team, channel=TEAMS)
 
 
-def _said(at: Millis, peer: Peer, message: MessageId, status: PeerStatus, why: str) -> PeerAnswered:
+def _closing_answer(at: Millis, peer: Peer, message: MessageId, status: PeerStatus, why: str) -> PeerAnswered:
     return PeerAnswered(at=at, peer=peer, answer=PeerAnswer(message=message, status=status, text=why))
 
 

@@ -1,7 +1,7 @@
 """After a crash: close what nobody will ever finish, and keep what still waits for an answer."""
 
 from curtainwall.model import AnyEvent, CallDropped, CallId, CallLost, Millis, ModelFailed, TurnEnded, TurnStatus
-from curtainwall.session.open_work import OpenCall, Standing
+from curtainwall.session.open_work import CallStatus, OpenCall
 from curtainwall.session.state import SessionState
 
 
@@ -11,12 +11,12 @@ def closers(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
     A permitted call may have run or not. We record that we do not know, and never run it again by ourselves. An ask stays
     open, and the turn waits to be taken up.
     """
-    events: list[AnyEvent] = [CallLost(at=at, call=call) for call, open_ in state.calls.items() if open_.standing is Standing.PERMITTED]
+    events: list[AnyEvent] = [CallLost(at=at, call=call) for call, open_ in state.calls.items() if open_.standing is CallStatus.PERMITTED]
     firsts = state.firsts()
     for call, open_ in state.calls.items():
         first = firsts.get(open_.approval) if open_.approval is not None else None
         why = _why_dropped(state, open_, first)
-        if open_.standing is Standing.ASKED and first is not None and state.calls[first].standing is Standing.PERMITTED:
+        if open_.standing is CallStatus.ASKED and first is not None and state.calls[first].standing is CallStatus.PERMITTED:
             events.append(CallDropped(at=at, call=call, why="it had joined this call", shares=first))
         elif why:
             events.append(CallDropped(at=at, call=call, why=why))
@@ -33,8 +33,8 @@ def closers(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
 
 def _why_dropped(state: SessionState, call: OpenCall, first: CallId | None) -> str:
     """Return why nobody will ever go on with a call that did not run, or nothing."""
-    if call.standing is Standing.REQUESTED:
+    if call.standing is CallStatus.REQUESTED:
         return "it was never decided"
-    if call.standing is Standing.ASKED and call.approval not in state.approvals and first is None:
+    if call.standing is CallStatus.ASKED and call.approval not in state.approvals and first is None:
         return "the call it had joined is gone"
     return ""

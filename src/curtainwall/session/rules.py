@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from curtainwall import policy as judging
 from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, NotAllowed, RuleId, SessionOpened, Who
-from curtainwall.session.breaker import BreakerLimits
+from curtainwall.session.limits import BreakerLimits
 
 if TYPE_CHECKING:
     # Start-up time: whoever only answers or lists judges nothing.
@@ -45,7 +45,7 @@ class Rules:
         """Tell whether someone may answer asks and use control words: the local user, or an operator of their channel."""
         return who.channel in HOUSE_CHANNELS or who.name in self.operators.get(who.channel, frozenset())
 
-    def see_operator(self, who: Who, not_allowed: str = "") -> None:
+    def require_operator(self, who: Who, not_allowed: str = "") -> None:
         """Refuse somebody who may only talk."""
         if not self.may_control(who):
             raise NotAllowed(f"`{who.name}` is not an operator of `{who.channel}`{not_allowed and f' and may not {not_allowed}'}")

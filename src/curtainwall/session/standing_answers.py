@@ -1,7 +1,7 @@
-"""Standing answers: what has been answered before it is asked."""
+"""Standing answers: what has been answered before it is asked, in a session or for every session of a project."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from curtainwall import policy
 from curtainwall.model import (
@@ -9,16 +9,23 @@ from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
     PATH_ROLES,
     TRUST_SKILL,
+    AnyEvent,
     CallPermitted,
     Cover,
     Effect,
     Grant,
+    GrantGiven,
+    GrantId,
+    GrantRevoked,
     GrantScope,
     HostFacts,
     Label,
     Mode,
+    Moment,
+    NotFound,
     PathFacts,
     Resource,
+    RevokeGrant,
     Role,
     RuleId,
     Subject,
@@ -64,7 +71,7 @@ def covered(asked: Iterable[Cover], by: Iterable[Cover]) -> bool:
     return all((cover.role, cover.value) in known and known[cover.role, cover.value].issuperset(cover.rules) for cover in asked)
 
 
-def reach(wanted: GrantScope, covers: Sequence[Cover]) -> GrantScope:
+def scope_of_answer(wanted: GrantScope, covers: Sequence[Cover]) -> GrantScope:
     """Return how far a human's yes reaches: one to credentials alone holds for the session, because each is asked for once in it.
 
     A rule of the user's own that asks about a credential is another question, and `once` stays once.
@@ -151,3 +158,32 @@ def still_covers(subject: Subject, asked: tuple[Cover, ...], answered: tuple[Cov
     Two steps of a plan may ask about the same thing because of different rules, so a plan has to ask exactly what it asked.
     """
     return asked == answered if subject.steps else covered(asked, answered)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectState:
+    """The fold of a project's log, and where it ends."""
+
+    seq: int = 0
+    grants: dict[GrantId, Grant] = field(default_factory=dict[GrantId, Grant])
+
+
+def fold_project(events: Iterable[AnyEvent], state: ProjectState | None = None) -> ProjectState:
+    """Return the state after the events; what a project does not know is none of its business."""
+    before = state or ProjectState()
+    grants, seq = dict(before.grants), before.seq
+    for event in events:
+        seq += 1
+        if isinstance(event, GrantGiven):
+            grants[event.grant.id] = event.grant
+        elif isinstance(event, GrantRevoked):
+            grants.pop(event.grant, None)
+    return ProjectState(seq, grants)
+
+
+def decide_project(state: ProjectState, command: RevokeGrant, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Take back a grant of the project."""
+    rules.require_operator(command.by, "revoke")
+    if command.grant not in state.grants:
+        raise NotFound(f"there is no grant `{command.grant}` in this project")
+    return (GrantRevoked(at=moment.at, grant=command.grant, by=command.by),)

@@ -31,7 +31,7 @@ from curtainwall.model import (
     Usage,
     Workspace,
 )
-from curtainwall.session.open_work import OpenWork, Standing
+from curtainwall.session.open_work import CallStatus, OpenWork
 
 _FROM_SURE_TO_UNSURE = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
 
@@ -184,7 +184,7 @@ class SessionState(OpenWork):
         """Tell whether a turn that waits has something to go on with: an answer, a raised budget, or nothing to wait for."""
         if not self.turn_waits or self.exhausted:
             return False
-        asked = (call in self.calls and self.calls[call].standing is Standing.ASKED for call in self.parked_on)
+        asked = (call in self.calls and self.calls[call].standing is CallStatus.ASKED for call in self.parked_on)
         return not self.parked_on or not all(asked)
 
     @property
@@ -193,7 +193,7 @@ class SessionState(OpenWork):
         if self.opened is None or self.opened.agent == BUILTIN_AGENT or self.turn is None or self.turn_waits:
             return False
         standings = {call.standing for call in self.calls.values() if call.turn == self.turn}
-        return standings == {Standing.ASKED}
+        return standings == {CallStatus.ASKED}
 
     @property
     def workspace(self) -> Workspace:

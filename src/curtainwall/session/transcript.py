@@ -38,11 +38,11 @@ from curtainwall.model import (
 
 TranscriptEvent = MessageEvent | TurnEvent | SpeechEvent | CallEvent | ModelEvent
 
-_TOLD = Group[TranscriptEvent](TranscriptEvent)
+_SHOWN = Group[TranscriptEvent](TranscriptEvent)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TranscriptMessage:
     """One message of a human, or context that came without one."""
 
     message: MessageId
@@ -53,11 +53,11 @@ class Said:
 
 
 @dataclass(slots=True)
-class Turn:
+class TranscriptTurn:
     """One turn: whole messages, and as much of the next one as was shown before it was cut off."""
 
     turn: TurnId
-    asked: tuple[Said, ...]
+    asked: tuple[TranscriptMessage, ...]
     started: Millis
     messages: list[str] = field(default_factory=list[str])
     partial: str = ""
@@ -77,29 +77,31 @@ class Turn:
 class Transcript:
     """The turns so far, and the messages that still wait for one."""
 
-    turns: list[Turn] = field(default_factory=list[Turn])
-    queued: list[Said] = field(default_factory=list[Said])
-    context: list[Said] = field(default_factory=list[Said])
+    turns: list[TranscriptTurn] = field(default_factory=list[TranscriptTurn])
+    queued: list[TranscriptMessage] = field(default_factory=list[TranscriptMessage])
+    context: list[TranscriptMessage] = field(default_factory=list[TranscriptMessage])
 
 
 def transcript(events: Iterable[AnyEvent]) -> Transcript:
     """Return the conversation that a log tells."""
-    told = Transcript()
-    running: dict[TurnId, Turn] = {}
+    result = Transcript()
+    running: dict[TurnId, TranscriptTurn] = {}
     for event in events:
-        if not _TOLD.holds(event):
+        if not _SHOWN.holds(event):
             continue
         match event:
             case MessageAccepted():
-                said = Said(event.message, event.text, str(event.by), event.at, event.role)
-                (told.queued if event.role == "human" else told.context).append(said)
+                message = TranscriptMessage(event.message, event.text, str(event.by), event.at, event.role)
+                (result.queued if event.role == "human" else result.context).append(message)
             case MessageWithdrawn():
-                told.queued = [said for said in told.queued if said.message != event.message]
+                result.queued = [message for message in result.queued if message.message != event.message]
             case TurnStarted():
-                turn = Turn(event.turn, tuple(said for said in told.queued if said.message in event.messages), event.at)
-                told.queued = [said for said in told.queued if said.message not in event.messages]
+                turn = TranscriptTurn(
+                    event.turn, tuple(message for message in result.queued if message.message in event.messages), event.at
+                )
+                result.queued = [message for message in result.queued if message.message not in event.messages]
                 running[event.turn] = turn
-                told.turns.append(turn)
+                result.turns.append(turn)
             case TurnResumed() if event.turn in running:
                 turn = running[event.turn]
                 turn.ended, turn.status, turn.failure = None, None, ""
@@ -124,4 +126,4 @@ def transcript(events: Iterable[AnyEvent]) -> Transcript:
                 pass
             case _:
                 assert_never(event)
-    return told
+    return result

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.store.audit.chain import Fault, Head, parse_head
+    from curtainwall.store.audit.chain import ChainFault, Head, parse_head
     from curtainwall.store.audit.lines import AuditFault
     from curtainwall.store.disk.store import SqliteStore
-    from curtainwall.store.in_memory.store import MemoryDisk, MemoryStore
     from curtainwall.store.loss import RESCUE, Loss, loss_of_database
+    from curtainwall.store.memory import MemoryDisk, MemoryStore
     from curtainwall.store.salvage import LOSS, Rescued, accept_loss, damage_in, rescue
 else:
     __getattr__ = lazy_names(__name__)
@@ -18,7 +18,7 @@ __all__ = [
     "LOSS",
     "RESCUE",
     "AuditFault",
-    "Fault",
+    "ChainFault",
     "Head",
     "Loss",
     "MemoryDisk",

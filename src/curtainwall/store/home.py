@@ -18,7 +18,7 @@ CUT_OFF = "setting it aside broke off"
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class StorePaths:
     """The places of the store below `CURTAINWALL_HOME`."""
 
     root: Path

@@ -16,14 +16,12 @@ from pydantic import JsonValue
 from curtainwall.model import HOUSE, Clock, ExtensionNoted, Millis, StreamId, TryLater, encode_event
 from curtainwall.store.audit import chain
 from curtainwall.store.audit.trail import Decode
+from curtainwall.store.database import STREAM_SHIFT, begin, connect, create
 from curtainwall.store.disk.leases import lock_byte
-from curtainwall.store.disk.ledger import Ledger
-from curtainwall.store.disk.prepared import PreparedBatch, PreparedWrite
+from curtainwall.store.disk.ledger import Ledger, PreparedBatch, PreparedWrite
 from curtainwall.store.disk.store import rebuild_lists
-from curtainwall.store.home import ASIDE, CUT_OFF, Home, make_audit_key, name_aside, private_file, read_audit_key, sync_directory
-from curtainwall.store.last_commit import CommitNote
-from curtainwall.store.loss import RESCUE, Loss, loss_in, loss_of_database
-from curtainwall.store.schema import STREAM_SHIFT, begin, connect, create
+from curtainwall.store.home import ASIDE, CUT_OFF, StorePaths, make_audit_key, name_aside, private_file, read_audit_key, sync_directory
+from curtainwall.store.loss import RESCUE, CommitNote, Loss, loss_in, loss_of_database
 
 LOSS: Final = "loss-accepted"
 """The name under which the house's log tells of a loss that a human accepted."""
@@ -56,13 +54,13 @@ class Rescued:
     """
 
     def __str__(self) -> str:
-        told = f"the database was damaged ({self.damage}) and lies as `{self.aside.name}` now; "
-        told += f"{self.streams} streams with {self.entries} entries go on"
-        told += f", {len(self.lost)} could not be saved" if self.lost else ""
+        text = f"the database was damaged ({self.damage}) and lies as `{self.aside.name}` now; "
+        text += f"{self.streams} streams with {self.entries} entries go on"
+        text += f", {len(self.lost)} could not be saved" if self.lost else ""
         if self.is_sealed:
-            return told
+            return text
         why = "the log of the house is lost" if HOUSE in self.lost else "its seal does not fit"
-        return f"{told}; {why}, so what goes on may be older than what was there"
+        return f"{text}; {why}, so what goes on may be older than what was there"
 
 
 def damage_in(database: Path) -> str:
@@ -83,7 +81,7 @@ def damage_in(database: Path) -> str:
 
 def rescue(root: Path, clock: Clock, decode: Decode) -> Rescued | None:
     """Set a damaged database aside and go on with what is whole in it; None where nothing is damaged, `TryLater` while others use it."""
-    home = Home(root.absolute())
+    home = StorePaths(root.absolute())
     damage = damage_in(home.database) or (CUT_OFF if name_aside(home.database) else "")
     if not damage:
         return None
@@ -94,7 +92,7 @@ def rescue(root: Path, clock: Clock, decode: Decode) -> Rescued | None:
 
 def accept_loss(root: Path, clock: Clock) -> Loss | None:
     """Go on with the log as it is, and record what it lost; None where nothing is lost. Audit files that tell of more are kept aside."""
-    home = Home(root.absolute())
+    home = StorePaths(root.absolute())
     gone = loss_of_database(home.root)
     if gone is not None:
         make_audit_key(home.audit_key)
@@ -141,7 +139,7 @@ def _alone(database: Path, trouble: str, remedy: str = "`curtainwall audit rescu
         os.close(descriptor)
 
 
-def _rescued(home: Home, now: Millis, decode: Decode) -> Rescued | None:
+def _rescued(home: StorePaths, now: Millis, decode: Decode) -> Rescued | None:
     key = read_audit_key(home.audit_key)
     aside = home.database.with_name(f"{home.database.name}{ASIDE}{now}")
     with tempfile.TemporaryDirectory(dir=home.root, prefix=".rescue-") as scratch:
@@ -157,13 +155,13 @@ def _rescued(home: Home, now: Millis, decode: Decode) -> Rescued | None:
         whole, lost, inbox, marks = _salvaged(copy, key)
         # What an earlier rescue could not tell stands in the log of the house: where that is lost, nobody can tell it any more.
         is_sealed = HOUSE not in lost and _is_sealed(copy, key)
-        told = Rescued(damage, aside, len(whole), sum(map(len, whole.values())), tuple(lost), is_sealed)
+        report = Rescued(damage, aside, len(whole), sum(map(len, whole.values())), tuple(lost), is_sealed)
         create(made, lambda db: chain.write_seal(db, key))
-        _write(made, key, whole, told, now, decode)
+        _write(made, key, whole, report, now, decode)
         _count_on(made, key, home.last_commit)
         _keep_rows(made, inbox, marks)
         _exchange(home.database, made, aside)
-    return told
+    return report
 
 
 def _exchange(database: Path, made: Path, aside: Path) -> None:
@@ -270,16 +268,16 @@ def _rows(db: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
         return
 
 
-def _write(database: Path, key: bytes, whole: dict[StreamId, Entries], told: Rescued, now: Millis, decode: Decode) -> None:
+def _write(database: Path, key: bytes, whole: dict[StreamId, Entries], report: Rescued, now: Millis, decode: Decode) -> None:
     """Write the streams as they were, the incident behind them, and the lists anew."""
-    lost: list[JsonValue] = [str(each) for each in told.lost[:_KEPT_NAMES]]
+    lost: list[JsonValue] = [str(each) for each in report.lost[:_KEPT_NAMES]]
     data: dict[str, JsonValue] = {
-        "damage": told.damage,
-        "aside": told.aside.name,
-        "streams": told.streams,
-        "entries": told.entries,
+        "damage": report.damage,
+        "aside": report.aside.name,
+        "streams": report.streams,
+        "entries": report.entries,
         "lost": lost,
-        "sealed": told.is_sealed,
+        "sealed": report.is_sealed,
     }
     incident = encode_event(ExtensionNoted(at=now, extension=RESCUE, data=data))
     whole[HOUSE] = [*whole.get(HOUSE, []), incident]

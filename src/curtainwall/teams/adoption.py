@@ -8,14 +8,14 @@ from pathlib import Path
 
 from curtainwall.agents.external.process import (
     EXTENSION,
-    Found,
-    Past,
-    Standing,
-    adoption,
-    claim,
+    ConversationStatus,
+    ProcessHistory,
+    StoredConversation,
+    adoption_event,
+    claim_conversation,
+    conversation_status,
     conversations_in,
-    folders_of,
-    standing,
+    process_folders,
 )
 from curtainwall.config.agents import LOCAL
 from curtainwall.model import (
@@ -31,7 +31,7 @@ from curtainwall.model import (
     SessionQuery,
     session_stream,
 )
-from curtainwall.runtime import HouseJournal
+from curtainwall.runtime import SessionJournal
 from curtainwall.teams.conversations import Conversations
 from curtainwall.teams.pairs import Pair
 
@@ -41,58 +41,62 @@ _UNKNOWN = (Label("sensitive"), Label("untrusted-content"))
 
 
 @dataclass(frozen=True, slots=True)
-class OnDisk:
+class DiskConversation:
     """A pair that a local agent serves, and how its conversation stands."""
 
     pair: Pair
     session: SessionId
-    standing: Standing
+    standing: ConversationStatus
 
 
-def on_disk(conversations: Conversations, since: Millis = 0) -> list[OnDisk]:
+def on_disk(conversations: Conversations, since: Millis = 0) -> list[DiskConversation]:
     """Compare log and disk for every pair that a local agent serves, or those of which the log has changed since then."""
     index = conversations.sessions.store.index
     rows = index.sessions(SessionQuery(channel=TEAMS, agent=LOCAL, since=since, limit=_MANY))
     pairs = ((Pair.at(route), row.session) for row in rows for route in index.routes_to(row.session))
-    return [OnDisk(pair, session, _standing(conversations, session)) for pair, session in pairs if pair is not None]
+    return [DiskConversation(pair, session, _status_of(conversations, session)) for pair, session in pairs if pair is not None]
 
 
-def lately_on_disk(conversations: Conversations) -> list[OnDisk]:
+def recent_on_disk(conversations: Conversations) -> list[DiskConversation]:
     """Compare log and disk for every such pair that does not count as archived."""
     return on_disk(conversations, conversations.sessions.house.clock.now() - conversations.talk.terms.archive_after)
 
 
-def unclaimed(conversations: Conversations, pair: Pair) -> Sequence[Found]:
+def unclaimed_conversations(conversations: Conversations, pair: Pair) -> Sequence[StoredConversation]:
     """Return the conversations of a pair's own agent that its log does not name, newest first; also where that log is lost."""
     session = conversations.sessions.store.index.session_at(pair.route)
     if session is None or _agent(conversations, pair) != LOCAL:
         return ()
     if conversations.talk.session_of(pair) is not None:
-        return _standing(conversations, session).orphans
-    folders = folders_of(conversations.sessions.home, session, conversations.peers.workspace_of(pair.team))
+        return _status_of(conversations, session).orphans
+    folders = process_folders(conversations.sessions.home, session, conversations.peers.workspace_of(pair.team))
     return conversations_in(folders.state, folders.workspace)
 
 
-def adoptable(conversations: Conversations, pair: Pair) -> Sequence[Found]:
+def adoptable_conversations(conversations: Conversations, pair: Pair) -> Sequence[StoredConversation]:
     """Return every conversation that a pair could go on with; refuse where its agent keeps none."""
-    _see_that_it_keeps_any(conversations, pair)
-    return (*unclaimed(conversations, pair), *left_behind(conversations, pair), *of_the_user(conversations, pair.team))
+    _require_local_agent(conversations, pair)
+    return (
+        *unclaimed_conversations(conversations, pair),
+        *abandoned_conversations(conversations, pair),
+        *user_conversations(conversations, pair.team),
+    )
 
 
-def left_behind(conversations: Conversations, pair: Pair) -> Sequence[Found]:
+def abandoned_conversations(conversations: Conversations, pair: Pair) -> Sequence[StoredConversation]:
     """Return the conversations in the team's project that agents of sessions wrote of which no log tells any more, newest first."""
     home, workspace = conversations.sessions.home, conversations.peers.workspace_of(pair.team)
     own = conversations.sessions.store.index.session_at(pair.route)
     places = home.sessions.iterdir() if home.sessions.is_dir() else ()
     lost = [SessionId(place.name) for place in places if place.name.isalnum() and place.name != own]
     lost = [session for session in lost if conversations.sessions.house.feed.head(session_stream(session)) == 0]
-    found = [each for session in lost for each in conversations_in(folders_of(home, session, workspace).state, Path(workspace.path))]
+    found = [each for session in lost for each in conversations_in(process_folders(home, session, workspace).state, Path(workspace.path))]
     # What was adopted is a copy; the file that it was made of stays.
     claimed = {each.standing.conversation for each in on_disk(conversations)}
     return sorted((each for each in found if each.conversation not in claimed), key=lambda each: each.changed, reverse=True)
 
 
-def of_the_user(conversations: Conversations, team: str) -> Sequence[Found]:
+def user_conversations(conversations: Conversations, team: str) -> Sequence[StoredConversation]:
     """Return the conversations that the user's own Claude Code keeps for a team's project, newest first."""
     return conversations_in(_directory(), Path(conversations.peers.workspace_of(team).path))
 
@@ -101,27 +105,27 @@ async def adopt(
     conversations: Conversations, pair: Pair, conversation: str, source: Path | None = None, *, is_clean: bool = False
 ) -> SessionId:
     """Let a pair go on with a conversation, opened where it was not yet; it counts as sensitive unless whoever knows it says otherwise."""
-    _see_that_it_keeps_any(conversations, pair)
+    _require_local_agent(conversations, pair)
     session = await conversations.peers.found(pair)
     state = conversations.peers.state(session)
     if state.turn is not None:
         raise CommandRefused(f"the agent of `{pair}` is at work; wait until it has answered")
-    folders = folders_of(conversations.sessions.home, session, state.workspace)
+    folders = process_folders(conversations.sessions.home, session, state.workspace)
     if source is None and conversation not in {found.conversation for found in conversations_in(folders.state, folders.workspace)}:
-        elsewhere = (*left_behind(conversations, pair), *of_the_user(conversations, pair.team))
+        elsewhere = (*abandoned_conversations(conversations, pair), *user_conversations(conversations, pair.team))
         source = next((found.path for found in elsewhere if found.conversation == conversation), None)
-    await asyncio.to_thread(claim, folders, conversation, source)
+    await asyncio.to_thread(claim_conversation, folders, conversation, source)
     if not is_clean:
         # INVARIANT: before it goes on with the conversation, it has touched what was read there.
         labels = tuple(LabelSource(label=label, origin=f"the adopted conversation {conversation}") for label in _UNKNOWN)
         await conversations.sessions.house.send(session, AddLabels(by=SYSTEM, labels=labels))
     await conversations.sessions.house.send(
-        session, RecordProgress(by=SYSTEM, events=(adoption(conversation, conversations.sessions.house.clock.now()),))
+        session, RecordProgress(by=SYSTEM, events=(adoption_event(conversation, conversations.sessions.house.clock.now()),))
     )
     return session
 
 
-def _see_that_it_keeps_any(conversations: Conversations, pair: Pair) -> None:
+def _require_local_agent(conversations: Conversations, pair: Pair) -> None:
     if (agent := _agent(conversations, pair)) != LOCAL:
         raise CommandRefused(f"`{pair}` is served by `{agent}`; only `{LOCAL}` keeps conversations that can be adopted")
 
@@ -132,11 +136,11 @@ def _agent(conversations: Conversations, pair: Pair) -> str:
     return conversations.config().teams[pair.team].agent if session is None else conversations.sessions.names.of(session)
 
 
-def _standing(conversations: Conversations, session: SessionId) -> Standing:
-    past = Past(EXTENSION, HouseJournal(conversations.sessions.house).load)
+def _status_of(conversations: Conversations, session: SessionId) -> ConversationStatus:
+    past = ProcessHistory(EXTENSION, SessionJournal(conversations.sessions.house).load)
     past.sync(conversations.sessions.house.feed, session)
     assert past.workspace is not None
-    return standing(past, folders_of(conversations.sessions.home, session, past.workspace))
+    return conversation_status(past, process_folders(conversations.sessions.home, session, past.workspace))
 
 
 def _directory() -> Path:

@@ -1,22 +1,152 @@
-"""What is known of conversations with teams: marks beside the log, so that nobody has to read it again from its beginning."""
+"""Totals of conversations, read on from where they were left and kept as marks beside the log, so that no log is read twice."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Final, NamedTuple, assert_never
 
-from curtainwall.model import Feed, Marks, Millis, SessionId, session_stream
-from curtainwall.teams.figures import PairFigures
-from curtainwall.teams.pairs import Pair
-from curtainwall.teams.sums import Sum
+from curtainwall.model import (
+    AnyEvent,
+    BudgetEvent,
+    BudgetExhausted,
+    BudgetKind,
+    BudgetRaised,
+    BudgetWarned,
+    CompactionAsked,
+    CompactionSet,
+    CompactionSkipped,
+    ContextEvent,
+    ContextMeasured,
+    Feed,
+    HistoryCompacted,
+    InstructionsPinned,
+    InterruptAsked,
+    Marks,
+    MessageAccepted,
+    MessageEvent,
+    MessageId,
+    MessageWithdrawn,
+    Millis,
+    ModelEvent,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    PeerAnswered,
+    PeerAnswerHeld,
+    PeerAnswerTaken,
+    PeerEvent,
+    PeerMessageSent,
+    SessionId,
+    SessionOpened,
+    SpendingCounted,
+    TurnEnded,
+    TurnEvent,
+    TurnResumed,
+    TurnStarted,
+    WorkTimed,
+    session_stream,
+)
+from curtainwall.teams.pairs import Pair, PairFigures, PairStatus
+
+
+@dataclass(slots=True)
+class ConversationTotals:
+    """What a log amounts to up to a cursor; nothing in it but totals, and what is still open."""
+
+    cursor: int = 0
+    created: Millis = 0
+    used: Millis = 0
+    messages: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
+    is_pending: bool = False
+    waiting: dict[MessageId, Millis | None] = field(default_factory=dict[MessageId, Millis | None])
+    """Messages without an answer, and until when each may wait; what has begun is worked on to its end."""
+    used_up: list[BudgetKind] = field(default_factory=list[BudgetKind])
+
+    @staticmethod
+    def kept(text: str) -> "ConversationTotals":
+        """Return a sum that was written down; raise `ValueError` or `TypeError` where it was not one of ours."""
+        made = ConversationTotals(**json.loads(text))
+        made.used_up = [BudgetKind(kind) for kind in made.used_up]
+        return made
+
+    def __str__(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    def read(self, feed: Feed, session: SessionId) -> None:
+        """Take in what has come since."""
+        for recorded in feed.read(session_stream(session), self.cursor):
+            self._take(recorded.event)
+            self.cursor = recorded.seq
+
+    def figures(self, pair: Pair, session: SessionId, now: Millis, archive_after: Millis) -> PairFigures:
+        """Return the figures as they are at a time."""
+        created, used = (self.created, self.used) if self.cursor else (now, now)
+        open_ = [message for message, until in self.waiting.items() if until is None or until > now]
+        is_old = now - used > archive_after and not open_
+        status: PairStatus = "archived" if is_old else "compact-pending" if self.is_pending else "active"
+        short_of = tuple(sorted(self.used_up)) if open_ else ()
+        return PairFigures(pair, session, created, used, self.messages, len(open_), self.tokens, self.dollars, status, short_of)
+
+    def _take(self, event: AnyEvent) -> None:
+        if isinstance(event, SessionOpened):
+            self.created = self.used = event.at
+        elif isinstance(event, MessageEvent | TurnEvent | PeerEvent):
+            self._take_messages(event)
+        elif isinstance(event, ModelEvent | BudgetEvent | ContextEvent):
+            self._take_use(event)
+
+    def _take_messages(self, event: MessageEvent | TurnEvent | PeerEvent) -> None:
+        match event:
+            case MessageAccepted():
+                if event.peer is not None:
+                    self.messages, self.used = self.messages + 1, event.at
+                    self.waiting[event.message] = event.expires
+            case TurnStarted():
+                for message in event.messages:
+                    if message in self.waiting:
+                        self.waiting[message] = None
+            case PeerAnswered():
+                self.used = event.at
+                # One that was refused as it came was never taken in.
+                self.waiting.pop(event.answer.message, None)
+            case MessageWithdrawn() | TurnResumed() | TurnEnded() | InterruptAsked():
+                pass
+            case PeerMessageSent() | PeerAnswerHeld() | PeerAnswerTaken():
+                pass
+            case _:
+                assert_never(event)
+
+    def _take_use(self, event: ModelEvent | BudgetEvent | ContextEvent) -> None:
+        match event:
+            case ModelResponded() | ModelFailed():
+                self.tokens += event.usage.input_tokens + event.usage.output_tokens
+                self.dollars += event.usage.dollars
+            case BudgetExhausted():
+                self.used_up = [*{*self.used_up, event.kind}]
+            case BudgetRaised():
+                self.used_up = [kind for kind in self.used_up if kind is not event.kind]
+            case CompactionAsked():
+                self.is_pending = True
+            case CompactionSkipped() | HistoryCompacted():
+                self.is_pending = False
+            case ModelRequested() | BudgetWarned() | SpendingCounted() | WorkTimed():
+                pass
+            case InstructionsPinned() | ContextMeasured() | CompactionSet():
+                pass
+            case _:
+                assert_never(event)
+
 
 _CHANNEL: Final = "archived teams"
-_SUMS: Final = "sums of teams"
+_TOTALS: Final = "sums of teams"
 _MUCH: Final = 100
 """Entries that were read beyond what is kept before it is worth keeping more."""
 
 
-class Rest(NamedTuple):
+class ArchivedLog(NamedTuple):
     """A log that was read up to here, with nothing that waits in it; without figures where no pair leads to it any more."""
 
     session: SessionId
@@ -47,21 +177,21 @@ class Archive:
         created, used, messages, tokens, dollars = told
         return PairFigures(pair, session, created, used, messages, 0, tokens, dollars, "archived")
 
-    def sum(self, session: SessionId) -> Sum | None:
+    def sum(self, session: SessionId) -> ConversationTotals | None:
         """Return what a log amounted to up to where it was read."""
-        mark = self._marks.get(_SUMS, session)
+        mark = self._marks.get(_TOTALS, session)
         with suppress(ValueError, TypeError):
-            return None if mark is None else Sum.kept(mark)
+            return None if mark is None else ConversationTotals.kept(mark)
         return None
 
-    async def keep_sums(self, sums: Mapping[SessionId, Sum]) -> None:
+    async def keep_sums(self, sums: Mapping[SessionId, ConversationTotals]) -> None:
         """Remember what all logs of conversations amount to that are not archived, where much was read; forget all others."""
-        kept = self._marks.all(_SUMS)
+        kept = self._marks.all(_TOTALS)
         gone: dict[str, str | None] = {session: None for session in kept if session not in sums}
         grown = {session: str(it) for session, it in sums.items() if not 0 <= it.cursor - _cursor(kept.get(session)) < _MUCH}
-        await self._marks.set(_SUMS, {**gone, **grown})
+        await self._marks.set(_TOTALS, {**gone, **grown})
 
-    async def keep(self, rests: Sequence[Rest]) -> None:
+    async def keep(self, rests: Sequence[ArchivedLog]) -> None:
         """Remember what was read."""
         await self._marks.set(_CHANNEL, {rest.session: _mark(rest) for rest in rests})
 
@@ -72,10 +202,10 @@ class Archive:
 
 def _cursor(mark: str | None) -> int:
     with suppress(ValueError, TypeError):
-        return 0 if mark is None else Sum.kept(mark).cursor
+        return 0 if mark is None else ConversationTotals.kept(mark).cursor
     return 0
 
 
-def _mark(rest: Rest) -> str:
+def _mark(rest: ArchivedLog) -> str:
     it = rest.figures
     return json.dumps([rest.changed, rest.head, *(() if it is None else (it.created, it.used, it.messages, it.tokens, it.dollars))])

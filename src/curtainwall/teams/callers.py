@@ -1,6 +1,6 @@
-"""Whoever talks to teams from outside: a session of their own, opened with the first call, in which every call passes the gate."""
+"""Callers from outside: each has a session, opened with its first call, in which every call of a team tool passes the gate."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from pydantic import JsonValue
@@ -24,18 +24,20 @@ from curtainwall.model import (
     Save,
     SessionId,
     SessionQuery,
+    ToolSpec,
     Who,
     session_stream,
 )
 from curtainwall.model.people import parse_place
-from curtainwall.operations.open import Wanted, inherited, open_new
+from curtainwall.operations.open import SessionSpec, inherit_label, open_new
 from curtainwall.teams.conversations import Conversations
+from curtainwall.tools.mcp_in import McpServer
 from curtainwall.tools.team_specs import SERVER
 
 _MANY = 1_000_000
 
 
-def see_that_there_is(team: str, teams: Iterable[str]) -> None:
+def require_team(team: str, teams: Iterable[str]) -> None:
     """Raise `NotFound`, with the teams that there are, for one that is not configured."""
     known = sorted(teams)
     if team not in known:
@@ -54,7 +56,7 @@ class OutsideCaller:
     ) -> None:
         team = "" if team == NOBODY else team
         if team:
-            see_that_there_is(team, conversations.config().teams)
+            require_team(team, conversations.config().teams)
         self.session = SessionId(conversations.sessions.house.mint())
         self.team = team or NOBODY
         self._conversations = conversations
@@ -62,7 +64,7 @@ class OutsideCaller:
         self._by = by
         target = conversations.config().teams[team].approval_target if team else None
         routes = () if target is None else (parse_place(target),)
-        self._wanted = Wanted(OUTSIDE, None, name or f"{self.team} from outside", OUTSIDE, mode, routes, team=team)
+        self._wanted = SessionSpec(OUTSIDE, None, name or f"{self.team} from outside", OUTSIDE, mode, routes, team=team)
         self._is_open = False
 
     async def request(
@@ -127,7 +129,7 @@ class McpCaller(OutsideCaller):
         for other in self._sessions(labels_beyond=frozenset(known)):
             for source in self._conversations.peers.labels(other):
                 if source.label not in known:
-                    new.setdefault(source.label, inherited(source, other))
+                    new.setdefault(source.label, inherit_label(source, other))
         if new:
             await self._conversations.sessions.house.send(self.session, AddLabels(by=SYSTEM, labels=tuple(new.values())))
         await self._conversations.peers.budgets.share(self.session, self._sessions())
@@ -140,3 +142,16 @@ class McpCaller(OutsideCaller):
         for row in reversed(index.sessions(found)):
             if row.session != self.session and peers.team_of(row.session) == self._wanted.team:
                 yield row.session
+
+
+def team_mcp_server(conversations: Conversations, listing: Callable[[], Iterable[ToolSpec]], caller: OutsideCaller) -> McpServer:
+    """Return the door through which one caller finds the tools of teams, by the names that teams know them by: `teams_ask`."""
+    house = conversations.sessions.house
+    return McpServer(
+        caller.session, caller, house.feed, lambda: tuple(spec for spec in listing() if spec.server == SERVER), house.clock, joint="_"
+    )
+
+
+def waiting_calls(conversations: Conversations, caller: OutsideCaller) -> int:
+    """Return how many calls of a caller wait for a human."""
+    return len(conversations.peers.state(caller.session).approvals)

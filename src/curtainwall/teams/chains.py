@@ -28,8 +28,8 @@ from curtainwall.model import (
     TurnStatus,
     session_stream,
 )
-from curtainwall.operations.tale import Tale
-from curtainwall.teams.figures import Shortage
+from curtainwall.operations.activity import SessionActivity
+from curtainwall.teams.pairs import Shortage
 
 _WAITING = frozenset(("teams.ask", "teams.send_message"))
 
@@ -40,7 +40,7 @@ class _Link:
 
     team: str
     session: SessionId
-    tale: Tale = field(default_factory=Tale)
+    tale: SessionActivity = field(default_factory=SessionActivity)
     cursor: int = 0
     _sent: dict[MessageId, tuple[str, SessionId]] = field(default_factory=dict[MessageId, tuple[str, SessionId]])
 

@@ -39,7 +39,7 @@ class _Posted:
     line: bytes
 
 
-class Visit(Protocol):
+class CallerConnection(Protocol):
     """A team's way to the tools."""
 
     async def connect(self) -> Streams:
@@ -51,7 +51,7 @@ class Visit(Protocol):
         ...
 
 
-Visits = Callable[[str], Visit]
+ConnectCaller = Callable[[str], CallerConnection]
 """Lets a team in."""
 
 
@@ -60,7 +60,7 @@ class _Session:
     """One client that began with `initialize`."""
 
     team: str
-    visit: Visit
+    visit: CallerConnection
     streams: Streams
     used: float
     waiting: dict[str, asyncio.Queue[bytes | None]] = field(default_factory=dict[str, "asyncio.Queue[bytes | None]"])
@@ -70,11 +70,11 @@ class _Session:
 class TeamEndpoint:
     """MCP by streamable HTTP, for the callers whose tokens are known."""
 
-    def __init__(self, tokens: Mapping[str, str], visits: Visits) -> None:
+    def __init__(self, tokens: Mapping[str, str], visits: ConnectCaller) -> None:
         self._tokens = tokens
         self._visits = visits
         self._sessions: dict[str, _Session] = {}
-        self._single: dict[str, Visit] = {}
+        self._single: dict[str, CallerConnection] = {}
 
     def app(self) -> Starlette:
         """Return the application."""

@@ -6,9 +6,9 @@ import os
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 
-from curtainwall.agents.crew import Crew
+from curtainwall.agents.registry import AgentRegistry
 from curtainwall.config.agents import LOCAL
-from curtainwall.host.account import local_user
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     SYSTEM,
     TEAMS,
@@ -27,10 +27,9 @@ from curtainwall.model import (
 )
 from curtainwall.operations.fork import fork
 from curtainwall.runtime import Turns
-from curtainwall.teams.archive import Rest
-from curtainwall.teams.conversations import Conversations
+from curtainwall.teams.archive import ArchivedLog
+from curtainwall.teams.conversations import Conversations, KeeperRequest
 from curtainwall.teams.pairs import Pair
-from curtainwall.teams.requests import Wish
 
 KEEPER = StreamId("keeper:teams")
 _LOG = logging.getLogger(__name__)
@@ -43,7 +42,7 @@ _AT_ONCE = 100
 class Keeper:
     """This process's part in working for the teams: all of it while it holds the lease, none of it otherwise."""
 
-    def __init__(self, conversations: Conversations, turns: Turns, crew: Crew) -> None:
+    def __init__(self, conversations: Conversations, turns: Turns, crew: AgentRegistry) -> None:
         self._conversations = conversations
         self._turns = turns
         self._crew = crew
@@ -134,7 +133,7 @@ class Keeper:
         store, archive = self._conversations.sessions.store, self._conversations.archive
         rows = store.index.sessions(SessionQuery(channel=TEAMS, before=self._long_ago, limit=_MANY))
         await archive.forget_all_but({row.session for row in rows})
-        at_rest, read = archive.at_rest(), list[Rest]()
+        at_rest, read = archive.at_rest(), list[ArchivedLog]()
         for row in rows:
             if row.session in self._known or row.status == "closed":
                 continue
@@ -150,7 +149,7 @@ class Keeper:
                 read.clear()
         await archive.keep(read)
 
-    def _looked_at(self, row: SessionRow) -> Iterator[Rest]:
+    def _looked_at(self, row: SessionRow) -> Iterator[ArchivedLog]:
         """Take up an archived pair in which a message waits; yield what is to be remembered of any other."""
         head, pair = self._conversations.sessions.house.feed.head(session_stream(row.session)), self._pair_of(row.session)
         if self._conversations.peers.state(row.session).queue:
@@ -158,7 +157,7 @@ class Keeper:
             return
         figures = None if pair is None else self._conversations.talk.figures_of(pair)
         if figures is None or figures.status == "archived":
-            yield Rest(row.session, row.changed, head, figures)
+            yield ArchivedLog(row.session, row.changed, head, figures)
 
     def _pair_of(self, session: SessionId) -> Pair | None:
         """Return the pair that leads to a session."""
@@ -207,7 +206,7 @@ class Keeper:
                     with suppress(asyncio.InvalidStateError):
                         wish.heard.set_result(told)
 
-    async def _fulfilled(self, wish: Wish) -> str:
+    async def _fulfilled(self, wish: KeeperRequest) -> str:
         if wish.what == "fork":
             return await self._fork(wish)
         if not self.is_keeping:
@@ -225,7 +224,7 @@ class Keeper:
         await self._crew.sleep(wish.session)
         return "asleep"
 
-    async def _fork(self, wish: Wish) -> str:
+    async def _fork(self, wish: KeeperRequest) -> str:
         house, into = self._conversations.sessions.house, wish.into
         assert into is not None
         if self._conversations.sessions.store.index.session_at(into.route) is not None:
@@ -243,6 +242,6 @@ def _is_inbox(name: StreamId) -> bool:
     return name.startswith(_INBOX)
 
 
-def _say(wish: Wish, fault: CurtainwallError) -> None:
+def _say(wish: KeeperRequest, fault: CurtainwallError) -> None:
     with suppress(asyncio.InvalidStateError):
         wish.heard.set_exception(fault)

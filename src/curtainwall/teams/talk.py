@@ -25,29 +25,26 @@ from curtainwall.model import (
     ordered_id,
     session_stream,
 )
-from curtainwall.teams.archive import Archive
+from curtainwall.teams.archive import Archive, ConversationTotals
 from curtainwall.teams.chains import Chain
-from curtainwall.teams.figures import Exchange, PairFigures, Shortage, exchanges
-from curtainwall.teams.pairs import Pair
-from curtainwall.teams.sessions import HousePeers
-from curtainwall.teams.sums import Sum
-from curtainwall.teams.terms import DAY, Caller, Finish, Terms
+from curtainwall.teams.pair_sessions import DAY, Caller, Finish, PairSessions, TalkTerms
+from curtainwall.teams.pairs import Pair, PairFigures, Shortage, TeamExchange, exchanges
 
 _TELL_EVERY = 5.0
 
-Tell = Callable[[float, str], None]
+OnWait = Callable[[float, str], None]
 """Takes for how many seconds an answer has been waited for, and words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AskResult:
     """What an asker hears: the handle of its message, and the answer where it has come."""
 
     handle: MessageId
     answer: PeerAnswer | None
 
 
-def no_call(_answer: PeerAnswer) -> FinishCall | None:
+def finish_nothing(_answer: PeerAnswer) -> FinishCall | None:
     """Finish nothing."""
     return None
 
@@ -55,13 +52,13 @@ def no_call(_answer: PeerAnswer) -> FinishCall | None:
 class Talk:
     """The talk of every session of one house with its teams."""
 
-    def __init__(self, peers: HousePeers, feed: Feed, clock: Clock, terms: Terms, archived: Archive) -> None:
+    def __init__(self, peers: PairSessions, feed: Feed, clock: Clock, terms: TalkTerms, archived: Archive) -> None:
         self.peers = peers
         self._feed = feed
         self._clock = clock
         self.terms = terms
         self._archived = archived
-        self.sums: dict[SessionId, Sum] = {}
+        self.sums: dict[SessionId, ConversationTotals] = {}
         """What the logs amount to that were read here, of conversations that are not archived."""
 
     def message(self, pair: Pair, text: str, days: float | None = None) -> MessagePeer | None:
@@ -83,21 +80,21 @@ class Talk:
         message: MessageId,
         *,
         seconds: float | None = None,
-        tell: Tell | None = None,
-        finish: Finish = no_call,
-    ) -> Told:
+        tell: OnWait | None = None,
+        finish: Finish = finish_nothing,
+    ) -> AskResult:
         """Wait for the answer to a message; where it takes too long, the handle leads to it later."""
         telling = asyncio.create_task(self._tell_now_and_then(tell, pair)) if tell is not None else None
         try:
             async with asyncio.timeout(self.terms.wait if seconds is None else seconds):
-                return Told(message, await self.peers.answer(caller.session, message, finish))
+                return AskResult(message, await self.peers.answer(caller.session, message, finish))
         except TimeoutError:
-            return Told(message, None)
+            return AskResult(message, None)
         finally:
             if telling is not None:
                 telling.cancel()
 
-    async def history(self, caller: Caller, pair: Pair) -> list[Exchange]:
+    async def history(self, caller: Caller, pair: Pair) -> list[TeamExchange]:
         """Return the pair's conversation; whoever reads it has touched what it was written from."""
         session = self.session_of(pair)
         if session is None:
@@ -105,9 +102,9 @@ class Talk:
         await self._touch(caller.session, pair.team, session)
         return self._exchanges(session, pair.team)
 
-    async def reports(self, caller: Caller, team: str | None = None, handle: str | None = None) -> list[tuple[Pair, Exchange]]:
+    async def reports(self, caller: Caller, team: str | None = None, handle: str | None = None) -> list[tuple[Pair, TeamExchange]]:
         """Return what became of this asker's messages, to one team or to all, oldest first."""
-        found: list[tuple[Pair, Exchange]] = []
+        found: list[tuple[Pair, TeamExchange]] = []
         for pair, session in self.peers.pairs(caller.team):
             if team not in (None, pair.team):
                 continue
@@ -149,7 +146,7 @@ class Talk:
         session = self.session_of(pair)
         return None if session is None else self._figures(pair, session)
 
-    def exchanges(self, pair: Pair) -> list[Exchange]:
+    def exchanges(self, pair: Pair) -> list[TeamExchange]:
         """Return the pair's conversation for a human, who touches nothing by reading."""
         session = self.session_of(pair)
         return [] if session is None else self._exchanges(session, pair.team)
@@ -173,17 +170,17 @@ class Talk:
         known = self._archived.figures(pair, session)
         if known is not None and now - known.used > after:
             return known
-        sum_ = self.sums.pop(session, None) or self._archived.sum(session) or Sum()
+        sum_ = self.sums.pop(session, None) or self._archived.sum(session) or ConversationTotals()
         if sum_.cursor > self._feed.head(session_stream(session)):
             # Of a log that is not the one that was read: it was deleted, or rescued in part.
-            sum_ = Sum()
+            sum_ = ConversationTotals()
         sum_.read(self._feed, session)
         told = sum_.figures(pair, session, now, after)
         if told.status != "archived":
             self.sums[session] = sum_
         return told
 
-    def _exchanges(self, session: SessionId, team: str) -> list[Exchange]:
+    def _exchanges(self, session: SessionId, team: str) -> list[TeamExchange]:
         found = exchanges(self._feed, session, self._clock.now())
         working = [it for it in found if it.state == "working"]
         if working:
@@ -192,7 +189,7 @@ class Talk:
                 it.further = further
         return found
 
-    async def _tell_now_and_then(self, tell: Tell, pair: Pair) -> None:
+    async def _tell_now_and_then(self, tell: OnWait, pair: Pair) -> None:
         waited, chain = 0.0, None
         while True:
             await asyncio.sleep(_TELL_EVERY)

@@ -6,18 +6,16 @@ from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from curtainwall.tools.approver import ProgramApprover
-    from curtainwall.tools.catalogue import Catalogue, Entry
-    from curtainwall.tools.closers import Closer
+    from curtainwall.tools.catalogue import Catalogue, CatalogueEntry
     from curtainwall.tools.fetch.tool import fetch_runners, scopes
-    from curtainwall.tools.files.moves import move_closers
+    from curtainwall.tools.files.moves import move_refiners
     from curtainwall.tools.files.tool import filesystem_runners
-    from curtainwall.tools.git.call import Denials, IsDenied, Withheld
-    from curtainwall.tools.git.tool import git_closers, git_runners
-    from curtainwall.tools.host import Mounts, NativeTools
-    from curtainwall.tools.hub import Hub
+    from curtainwall.tools.git.call import Denials, IsDenied, WithheldFiles
+    from curtainwall.tools.git.tool import git_refiners, git_runners
+    from curtainwall.tools.host import Mounts, NativeTools, ToolHub
     from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
     from curtainwall.tools.native import NATIVE_TOOLS
-    from curtainwall.tools.runners import CannotDo, Runner
+    from curtainwall.tools.runners import CannotDo, Refiner, Runner
     from curtainwall.tools.sandbox import CONFINED, OnHeld, Sandboxes
     from curtainwall.tools.schema_check import Check, compile_check
     from curtainwall.tools.shell import shell_runners
@@ -31,26 +29,26 @@ __all__ = [
     "NATIVE_TOOLS",
     "CannotDo",
     "Catalogue",
+    "CatalogueEntry",
     "Check",
-    "Closer",
     "Denials",
-    "Entry",
-    "Hub",
     "IsDenied",
     "Mounts",
     "NativeTools",
     "OnHeld",
     "ProgramApprover",
+    "Refiner",
     "Runner",
     "Sandboxes",
     "Setting",
-    "Withheld",
+    "ToolHub",
+    "WithheldFiles",
     "compile_check",
     "fetch_runners",
     "filesystem_runners",
-    "git_closers",
+    "git_refiners",
     "git_runners",
-    "move_closers",
+    "move_refiners",
     "prepare",
     "scopes",
     "shell_runners",

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from curtainwall.model import Subject
-from curtainwall.tools.hooks import Program, Surroundings
-from curtainwall.tools.hooks.process import run_program, without_secrets
+from curtainwall.tools.hooks import CommandHook, HookSurroundings
+from curtainwall.tools.hooks.process import environment_without_secrets, run_program
 
 SECONDS: Final = 30.0
 _LOG = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ _YES: Final = (("decision", "approved"),)
 class ProgramApprover:
     """Asks the program that the configuration names at that moment; without one, every ask is left to humans."""
 
-    def __init__(self, command: Callable[[], Sequence[str]], around: Surroundings, directory: str, seconds: float = SECONDS) -> None:
+    def __init__(self, command: Callable[[], Sequence[str]], around: HookSurroundings, directory: str, seconds: float = SECONDS) -> None:
         self._command = command
         self._around = around
         self._directory = directory
@@ -35,8 +35,8 @@ class ProgramApprover:
             "wants": [{"role": it.role, "value": it.value} for it in subject.resources],
             "words": list(human_words),
         }
-        environ = without_secrets(self._around.environ, self._around.masker, self._around.withheld)
-        program = Program(command[0], command[1:])
+        environ = environment_without_secrets(self._around.environ, self._around.masker, self._around.withheld)
+        program = CommandHook(command[0], command[1:])
         ran = await run_program(program, json.dumps(told).encode(), environ, self._directory, self._seconds)
         if ran.failure:
             # To leave an ask to humans needs no word; one that never works would be taken for one that never says yes.

@@ -22,7 +22,7 @@ _ALIKE: tuple[frozenset[Role], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """A tool with what is worked out once: its check, and itself as a resource."""
 
     spec: ToolSpec
@@ -34,25 +34,25 @@ class Catalogue:
     """The tools by their full names, each there once."""
 
     def __init__(self, specs: Iterable[ToolSpec]) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, CatalogueEntry] = {}
         for spec in specs:
             name = spec.full_name
             if name in self._entries:
                 raise Broken(f"the tool {quoted(name)} is in the catalogue twice")
             try:
-                _see_that_meanings_hold(spec)
+                _require_sound_meanings(spec)
                 check = compile_check(spec.schema_)
             except Broken as fault:
                 raise Broken(f"the tool {quoted(name)} is refused: {fault}") from fault
             itself = Resource(role=Role.USE_TOOL, value=name, facts=ToolFacts(server=spec.server, effect=spec.effect))
-            self._entries[name] = Entry(spec, check, itself)
+            self._entries[name] = CatalogueEntry(spec, check, itself)
 
     def find(self, tool: str) -> ToolSpec | None:
         """Return the tool of that full name, or None."""
         entry = self._entries.get(tool)
         return entry.spec if entry else None
 
-    def entry(self, tool: str) -> Entry:
+    def entry(self, tool: str) -> CatalogueEntry:
         """Return the tool with its check; raise `BadCall` with what was probably meant."""
         try:
             return self._entries[tool]
@@ -73,7 +73,7 @@ class Catalogue:
         return f"; did you mean `{near[0]}`?" if near else "; the list of tools says which there are"
 
 
-def _see_that_meanings_hold(spec: ToolSpec) -> None:
+def _require_sound_meanings(spec: ToolSpec) -> None:
     """Raise `Broken` for meanings that name no argument, lean on a later one, or get looser without an exact value that says so."""
     properties = spec.schema_.get("properties")
     known = properties if isinstance(properties, dict) else {}
@@ -90,14 +90,14 @@ def _see_that_meanings_hold(spec: ToolSpec) -> None:
         if not meaning.roles:
             raise Broken(f"the argument {quoted(meaning.argument)} plays no role")
         for case in meaning.cases:
-            _see_that_the_case_holds(meaning, case)
+            _require_sound_case(meaning, case)
         played = {*meaning.roles, *(role for case in meaning.cases for role in case.roles)}
         if not any(played <= group for group in _ALIKE):
             raise Broken(f"the roles of {quoted(meaning.argument)} do not go together: {', '.join(sorted(played))}")
         told.append(meaning.argument)
 
 
-def _see_that_the_case_holds(meaning: Meaning, case: Case) -> None:
+def _require_sound_case(meaning: Meaning, case: Case) -> None:
     if not case.roles:
         raise Broken(f"a case leaves {quoted(meaning.argument)} without a role")
     if any(isinstance(value, list | dict) for value in case.equals):

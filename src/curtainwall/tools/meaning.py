@@ -11,9 +11,9 @@ from typing import Final
 from pydantic import JsonValue
 
 from curtainwall.facts import (
-    Command,
     Masker,
-    Scene,
+    PathRoots,
+    ShellCommand,
     Unclear,
     canonical_path,
     canonical_remotes,
@@ -44,7 +44,7 @@ from curtainwall.model import (
     runs_later,
     subject_digest,
 )
-from curtainwall.tools.catalogue import Catalogue, Entry
+from curtainwall.tools.catalogue import Catalogue, CatalogueEntry
 from curtainwall.tools.native import NATIVE_TOOLS
 from curtainwall.tools.schema_check import RULE, kind_of
 
@@ -66,7 +66,7 @@ _NOBODYS = frozenset(f"/dev/{name}" for name in ("full", "null", "random", "stde
 class Setting:
     """Where a call is made: the scene its paths are read in, the session's working directory, our own ports, and what is secret."""
 
-    scene: Scene
+    scene: PathRoots
     working_directory: str
     masker: Masker
     own_ports: frozenset[int] = frozenset()
@@ -88,7 +88,7 @@ def prepare(catalogue: Catalogue, tool: str, arguments: JsonValue, setting: Sett
         raise BadCall(RULE, f"the arguments of `{tool}` could not be read ({type(fault).__name__})") from fault
 
 
-def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -> Prepared:
+def _prepared(entry: CatalogueEntry, arguments: dict[str, JsonValue], setting: Setting) -> Prepared:
     # Instructions are masked before anyone sees or follows them, and nothing is written.
     if entry.itself.value != FOLLOW_INSTRUCTIONS and contains_mask(arguments):
         raise BadCall(
@@ -131,7 +131,7 @@ def _reduced(itself: Resource) -> Resource:
     return itself.model_copy(update={"facts": itself.facts.model_copy(update={"effect": ToolEffect.INSPECT})})
 
 
-def _kind(entry: Entry, resources: tuple[Resource, ...]) -> SubjectKind:
+def _kind(entry: CatalogueEntry, resources: tuple[Resource, ...]) -> SubjectKind:
     if entry.spec.server == EGRESS_SERVER:
         return SubjectKind.EGRESS
     return SubjectKind.PEER_MESSAGE if any(it.role is Role.MESSAGE_TEAM for it in resources) else SubjectKind.TOOL_CALL
@@ -150,7 +150,7 @@ def _without_secrets(message: str, arguments: JsonValue, masker: Masker) -> str:
     return masker.mask_text(message)
 
 
-def _said_of(entry: Entry, key: str) -> str:
+def _said_of(entry: CatalogueEntry, key: str) -> str:
     """Return what an argument's name says about its value: the name of a credential is no secret, and people are asked about it by name."""
     names = (meaning.argument for meaning in entry.spec.meanings if Role.USE_CREDENTIAL in meaning.roles)
     return "name" if key in names else key
@@ -179,7 +179,7 @@ class _Reading:
 
     __slots__ = ("arguments", "canonical", "is_ours", "only_reads", "resources", "setting")
 
-    def __init__(self, entry: Entry, arguments: Mapping[str, JsonValue], setting: Setting) -> None:
+    def __init__(self, entry: CatalogueEntry, arguments: Mapping[str, JsonValue], setting: Setting) -> None:
         self.arguments = arguments
         self.setting = setting
         self.is_ours = entry.spec.server in _OURS
@@ -226,7 +226,7 @@ class _Reading:
         )
         self.add(role, path, PathFacts(runs_later=later, whole=whole) if later or whole else None)
 
-    def scene(self, meaning: Meaning) -> Scene:
+    def scene(self, meaning: Meaning) -> PathRoots:
         """Return the scene in which an argument is read: where its relative paths start."""
         scene = self.setting.scene
         if meaning.within is not None:
@@ -264,7 +264,7 @@ def _read_revision(reading: _Reading, text: str, meaning: Meaning, roles: tuple[
     return text
 
 
-def _canonical_entry(text: str, scene: Scene) -> str:
+def _canonical_entry(text: str, scene: PathRoots) -> str:
     """Return what a path names when its last component is not followed, as the kernel deletes and renames."""
     above, slash, name = text.rpartition("/")
     if name in {"", ".", ".."} or "\0" in name or (not slash and name.startswith("~")):
@@ -308,7 +308,7 @@ def _read_remote(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Ro
     return text
 
 
-def _masked_command(command: Command, masker: Masker) -> tuple[str, bool]:
+def _masked_command(command: ShellCommand, masker: Masker) -> tuple[str, bool]:
     """Return a command as the log may hold it, and whether each word is still there: a mask over several would hide some from rules."""
     shown = masker.mask_text(command.text)
     return shown, shown == command.text or shown == " ".join(masker.mask_text(quote(word)) for word in command.words)

@@ -21,8 +21,8 @@ from curtainwall.host import (
     charged_to,
     find_fifos,
     find_later,
+    held_files_of,
     set_aside,
-    told_of,
 )
 from curtainwall.model import HeldFile, Mode, Place, SessionId
 from curtainwall.tools.runners import CannotDo
@@ -37,7 +37,7 @@ _TAKEN_BACK = "it runs later by itself, so it can only be written with `filesyst
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class SandboxedDirectory:
     """A directory as a confined process gets it; `notes` are for the agent, and grow when the directory is looked at afterwards."""
 
     confinement: Confinement
@@ -62,34 +62,36 @@ class Sandboxes:
         return charged_to(self._shares.of(session))
 
     @asynccontextmanager
-    async def open(self, place: Place, root: str, *, write: bool, git_works: bool = False) -> AsyncGenerator[Opened]:
+    async def open(self, place: Place, root: str, *, write: bool, git_works: bool = False) -> AsyncGenerator[SandboxedDirectory]:
         """Give a directory, for reading or for writing as the session's standing allows; look at a project again when it is given back."""
         own = place.workspace.own and is_beneath(root, place.workspace.path)
         if own:
             # Nobody but its agents puts anything there, so its sockets and pipes are their own.
             confined = Confinement(cwd=root, as_owner=True, sockets=Sockets.ANY)
-            yield Opened(replace(confined, writable=(root,)) if write else replace(confined, readable=((root, root),)))
+            yield SandboxedDirectory(replace(confined, writable=(root,)) if write else replace(confined, readable=((root, root),)))
             return
         workspace = place.workspace.path
         turn = self._turns.setdefault(workspace if is_beneath(root, workspace) else root, asyncio.Lock())
         async with turn:
             notes = await asyncio.shield(self._taken_up(place.session, root))
         if not write:
-            yield Opened(Confinement(cwd=root, as_owner=True, readable=((root, root),), hidden=await _fifos(root)), notes)
+            yield SandboxedDirectory(Confinement(cwd=root, as_owner=True, readable=((root, root),), hidden=await _fifos(root)), notes)
         elif place.mode is Mode.BYPASS:
-            yield Opened(Confinement(cwd=root, as_owner=True, writable=(root,), hidden=await _fifos(root)), notes)
+            yield SandboxedDirectory(Confinement(cwd=root, as_owner=True, writable=(root,), hidden=await _fifos(root)), notes)
         else:
             async with turn:
                 try:
                     before = await asyncio.to_thread(find_later, root)
                 except TooMany:
                     note = "the project has too many files to be watched, so it is read-only here"
-                    yield Opened(Confinement(cwd=root, as_owner=True, readable=((root, root),), hidden=await _fifos(root)), [*notes, note])
+                    yield SandboxedDirectory(
+                        Confinement(cwd=root, as_owner=True, readable=((root, root),), hidden=await _fifos(root)), [*notes, note]
+                    )
                     return
                 # A mount of its own keeps a git directory from being renamed and replaced by another.
                 pinned = tuple(path for path in before.git if git_works)
                 fixed = before.fixed(git_works=git_works)
-                opened = Opened(
+                opened = SandboxedDirectory(
                     Confinement(cwd=root, as_owner=True, writable=(root, *pinned), fixed=fixed, hidden=await _fifos(root)), notes
                 )
                 watched = WatchRecord(root, before, fixed)
@@ -98,7 +100,7 @@ class Sandboxes:
                     yield opened
                 finally:
                     # Also where the process was cancelled: what it left behind must not stay.
-                    opened.notes.extend(await asyncio.shield(self._looked_at_again(place.session, watched, held)))
+                    opened.notes.extend(await asyncio.shield(self._set_aside_changes(place.session, watched, held)))
 
     async def _written_down(self, watched: WatchRecord) -> HeldRecord | None:
         try:
@@ -111,17 +113,17 @@ class Sandboxes:
         """Set aside what processes of ours that died left in a project, and return what is to be said of it."""
         notes = list[str]()
         for watched, held in () if self._records is None else await asyncio.to_thread(list, self._records.abandoned(root)):
-            notes += await self._looked_at_again(session, watched, held)
+            notes += await self._set_aside_changes(session, watched, held)
         return notes
 
-    async def _looked_at_again(self, session: SessionId, watched: WatchRecord, record: HeldRecord | None) -> list[str]:
+    async def _set_aside_changes(self, session: SessionId, watched: WatchRecord, record: HeldRecord | None) -> list[str]:
         """Set aside what came or changed, have it heard of, and return what is to be said to the agent."""
         held = await asyncio.to_thread(set_aside, watched.root, watched.before, watched.fixed)
         if record is not None:
             await asyncio.to_thread(record.remove)
         if held and self._on_held is not None:
-            await self._on_held(session, await asyncio.to_thread(told_of, held, watched.before))
-        return [_told(*one) for one in held]
+            await self._on_held(session, await asyncio.to_thread(held_files_of, held, watched.before))
+        return [_note(*one) for one in held]
 
 
 async def _fifos(root: str) -> tuple[str, ...]:
@@ -132,7 +134,7 @@ async def _fifos(root: str) -> tuple[str, ...]:
         raise CannotDo(f"{quoted(root)} holds more than {MOST_FIFOS} named pipes, too many to be kept from a command") from None
 
 
-def _told(path: str, aside: str | None) -> str:
+def _note(path: str, aside: str | None) -> str:
     if aside is None:
         return f"{quoted(path)} should not be there and could not be taken back; a human must look at it: {_TAKEN_BACK}"
     return f"{quoted(path)} was renamed to {quoted(aside.rpartition('/')[2])}: {_TAKEN_BACK}"

@@ -84,7 +84,7 @@ def compile_check(schema: Mapping[str, JsonValue]) -> Check:
         try:
             validate(_with_fractions(arguments) if walk.saw_round_float else arguments)
         except fastjsonschema.JsonSchemaValueException as fault:
-            raise BadCall(RULE, _told(fault)) from None
+            raise BadCall(RULE, _explain(fault)) from None
 
     return check
 
@@ -223,7 +223,7 @@ def _names(schema: JsonValue) -> Iterator[str]:
         yield from _names(schema.get(keyword))
 
 
-def _told(fault: fastjsonschema.JsonSchemaValueException) -> str:
+def _explain(fault: fastjsonschema.JsonSchemaValueException) -> str:
     """Return what is wrong, and what would be right, in our words."""
     where = "".join(_STEP.findall(str(fault.name or "data").removeprefix("data").lstrip("."))[:40])
     argument = quoted(where) if where else "the arguments"

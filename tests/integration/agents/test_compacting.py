@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import curtainwall
-from curtainwall.agents.builtin.talk import ModelFault
+from curtainwall.agents.builtin.language_model import ModelFault
 from curtainwall.library.session import Session
 from curtainwall.model import Basis, CompactionSkipped, HistoryCompacted, ModelRequested, TurnFailed, TurnStatus, Usage
 from tests.support.covers import covers

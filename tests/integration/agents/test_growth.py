@@ -9,14 +9,14 @@ from pathlib import Path
 
 import curtainwall
 from curtainwall.agents.builtin import BuiltinAgent
-from curtainwall.agents.builtin.history import Conversation
-from curtainwall.compose.agents import AtWork, agents_at_work
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.agents.builtin.history import ConversationHistory
+from curtainwall.compose.agents import RunningAgents, run_agents
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.compose.store import open_store
 from curtainwall.config.agents import BUILTIN
-from curtainwall.host.account import local_user
 from curtainwall.host.home import find_home
+from curtainwall.host.user import local_user
 from curtainwall.library.session import Session
 from curtainwall.model import (
     AnswerApproval,
@@ -29,8 +29,8 @@ from curtainwall.model import (
     TurnStatus,
     session_stream,
 )
-from curtainwall.operations.open import Wanted, open_new
-from curtainwall.operations.replay import Replayed, replay_session
+from curtainwall.operations.open import SessionSpec, open_new
+from curtainwall.operations.replay import ReplayReport, replay_session
 from tests.support.covers import covers
 from tests.support.talking import Held, Home, Playing, of, playing, run, runs, until
 from tests.support.waiting import eventually, is_gone
@@ -47,15 +47,15 @@ def logged(session: Session) -> int:
     return sum(len(entry.payload) for entry in entries) + sum(path.stat().st_size for path in blobs)
 
 
-def replayed(session: curtainwall.Session) -> Replayed:
+def replayed(session: curtainwall.Session) -> ReplayReport:
     with open_store(find_home()) as store:
         return replay_session(store, session.id)
 
 
-def see_that_the_log_makes_the_live_conversation(session: Session) -> Conversation:
+def see_that_the_log_makes_the_live_conversation(session: Session) -> ConversationHistory:
     """Return the conversation folded anew; it equals the one that the agent holds."""
     work = session._work
-    folded = Conversation(work.journal.load)
+    folded = ConversationHistory(work.journal.load)
     for recorded in session.timeline():
         folded.take(recorded.event)
     agent = work.crew._workers[BUILTIN]
@@ -128,16 +128,16 @@ def test_replay_finds_no_broken_promise_after_compaction_fork_reset_and_interrup
 
 
 @asynccontextmanager
-async def office(model: Playing) -> AsyncGenerator[AtWork]:
+async def office(model: Playing) -> AsyncGenerator[RunningAgents]:
     """Return one process's agents, for any number of sessions."""
     async with (
-        open_house(set_up()) as wired,
-        agents_at_work(wired, lambda _: model, Wanted(model.name)) as work,
+        open_gate(load_setup()) as wired,
+        run_agents(wired, lambda _: model, SessionSpec(model.name)) as work,
     ):
         yield work
 
 
-async def stopped(work: AtWork, session: SessionId, status: TurnStatus) -> None:
+async def stopped(work: RunningAgents, session: SessionId, status: TurnStatus) -> None:
     async for recorded in work.wired.house.feed.follow(session_stream(session)):
         if isinstance(recorded.event, TurnEnded) and recorded.event.status is status:
             return
@@ -152,7 +152,7 @@ def test_fifty_sessions_wait_for_humans_without_a_worker_and_all_go_on_at_once(h
     async def main() -> None:
         by = local_user()
         async with office(model) as work:
-            sessions = [await open_new(work.wired.sessions, Wanted(model.name), by) for _ in range(PARKED)]
+            sessions = [await open_new(work.wired.sessions, SessionSpec(model.name), by) for _ in range(PARKED)]
             for n, session in enumerate(sessions):
                 await work.desk.send(session, SendMessage(by=by, message=MessageId(f"m{n}"), text=f"go {n}"))
                 work.turns.attend(session)

@@ -9,9 +9,19 @@ from typing import Any, cast
 
 import pytest
 
-from curtainwall.agents.builtin.models import Endpoint, ModelSettings, Patient, Price, find_model
+from curtainwall.agents.builtin.language_model import (
+    AgentMessage,
+    ConversationItem,
+    Delta,
+    LanguageModel,
+    ModelFault,
+    ModelReply,
+    ProgramOutcome,
+    Prompt,
+    UserMessage,
+)
+from curtainwall.agents.builtin.models import ModelEndpoint, ModelSettings, Price, RetryingModel, find_model
 from curtainwall.agents.builtin.models.provider import ProviderModel
-from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Item, Model, ModelFault, ProgramEnded, Prompt, Reply
 from curtainwall.host import FromEnvironment
 from curtainwall.model import Basis
 from tests.support.covers import covers
@@ -30,7 +40,7 @@ def settings(site: Upstream, *, key: str = KEY, silence: float = 20.0, price: Pr
     return ModelSettings(
         keys={"anthropic": source, "openai": source},
         urls={"anthropic": site.url, "openai": f"{site.url}/v1"},
-        endpoints={"local": Endpoint(f"{site.url}/v1", "llama3", source)},
+        endpoints={"local": ModelEndpoint(f"{site.url}/v1", "llama3", source)},
         silence_seconds=silence,
         price=price,
     )
@@ -46,8 +56,8 @@ async def provider(name: str, **options: Any) -> AsyncGenerator[tuple[Upstream, 
             await model.aclose()
 
 
-def prompt(*items: Item, may_run: bool = True) -> Prompt:
-    return Prompt(SYSTEM, items or (HumanSaid(text="hello"),), 0, may_run)
+def prompt(*items: ConversationItem, may_run: bool = True) -> Prompt:
+    return Prompt(SYSTEM, items or (UserMessage(text="hello"),), 0, may_run)
 
 
 def fault_of(name: str, turn: Fails | Says | Hangs, **options: Any) -> ModelFault:
@@ -61,8 +71,8 @@ def fault_of(name: str, turn: Fails | Says | Hangs, **options: Any) -> ModelFaul
     return asyncio.run(ask())
 
 
-def replied(name: str, turn: Says, asked: Prompt | None = None, **options: Any) -> tuple[Reply, Upstream]:
-    async def ask() -> tuple[Reply, Upstream]:
+def replied(name: str, turn: Says, asked: Prompt | None = None, **options: Any) -> tuple[ModelReply, Upstream]:
+    async def ask() -> tuple[ModelReply, Upstream]:
         async with provider(name, **options) as (site, model):
             site.will(turn)
             return await whole(model, asked or prompt()), site
@@ -92,8 +102,8 @@ def test_programs_come_with_their_text_and_go_back_with_their_results(name: str)
             first = (await whole(model, prompt())).said
             assert first.text == "Let me see."
             assert [program.code for program in first.programs] == ["print(1)", "2 + 2"]
-            results = [ProgramEnded(id=program.id, text=f"result of {program.id}") for program in first.programs]
-            assert (await whole(model, prompt(HumanSaid(text="hello"), first, *results))).said.text == "Four."
+            results = [ProgramOutcome(id=program.id, text=f"result of {program.id}") for program in first.programs]
+            assert (await whole(model, prompt(UserMessage(text="hello"), first, *results))).said.text == "Four."
             sent = json.dumps(site.asked[1].body)
             assert all(f"result of {program.id}" in sent for program in first.programs)
             assert "2 + 2" in sent
@@ -110,9 +120,9 @@ def test_signed_thoughts_go_back_as_they_came_also_after_a_restart() -> None:
         async with provider(NAMES[0]) as (site, model):
             site.will(Says(("Done.",), programs=("1",), thinking="hm, let me think"), Says(("Yes.",)))
             said = (await whole(model, prompt())).said
-            stored = AgentSaid.model_validate_json(said.model_dump_json())
+            stored = AgentMessage.model_validate_json(said.model_dump_json())
             again = find_model(NAMES[0], settings(site))
-            await whole(again, prompt(HumanSaid(text="hello"), stored, ProgramEnded(id=stored.programs[0].id, text="1")))
+            await whole(again, prompt(UserMessage(text="hello"), stored, ProgramOutcome(id=stored.programs[0].id, text="1")))
             await cast("ProviderModel", again).aclose()
             [thought, *_] = site.asked[1].body["messages"][1]["content"]
             assert thought == {"type": "thinking", "thinking": "hm, let me think", "signature": "signed-by-upstream"}
@@ -191,7 +201,7 @@ def test_what_passes_is_retried_until_it_has_passed(name: str, status: int) -> N
     async def ask() -> None:
         async with provider(name) as (site, model):
             site.will(Fails(status, retry_after="3"), Fails(status), Says(("At last.",)))
-            reply = await whole(Patient(model, sleep), prompt())
+            reply = await whole(RetryingModel(model, sleep), prompt())
             assert reply.said.text == "At last."
             assert len(site.asked) == 3
 
@@ -225,10 +235,10 @@ def test_silence_is_retried_where_nothing_was_shown_and_raised_where_something_w
     async def ask() -> None:
         async with provider(name, silence=1.0) as (site, model):
             site.will(Hangs(), Says(("Here.",)))
-            assert (await whole(Patient(model, sleep), prompt())).said.text == "Here."
+            assert (await whole(RetryingModel(model, sleep), prompt())).said.text == "Here."
             site.will(Says(("Half a ",), quiet=True), Says(("never asked",)))
             with pytest.raises(ModelFault, match="silent"):
-                await whole(Patient(model, sleep), prompt())
+                await whole(RetryingModel(model, sleep), prompt())
             assert len(site.asked) == 3
 
     asyncio.run(ask())
@@ -323,7 +333,7 @@ def test_a_key_that_cannot_be_read_is_a_fault_of_the_key() -> None:
 def test_the_key_is_learned_before_it_is_used_and_is_in_no_part_of_a_reply(name: str) -> None:
     learned: list[tuple[str, str]] = []
 
-    async def ask() -> Reply:
+    async def ask() -> ModelReply:
         async with upstream() as site:
             plain = settings(site)
             careful = ModelSettings(
@@ -334,7 +344,7 @@ def test_the_key_is_learned_before_it_is_used_and_is_in_no_part_of_a_reply(name:
             async with aclosing(model.reply(prompt())) as reply:
                 pieces = [piece async for piece in reply]
             await cast("ProviderModel", model).aclose()
-            return cast("Reply", pieces[-1])
+            return cast("ModelReply", pieces[-1])
 
     reply = asyncio.run(ask())
     assert learned == [(name.partition(":")[0], KEY)]
@@ -395,8 +405,8 @@ def test_calls_that_cannot_be_read_do_not_end_the_conversation(name: str) -> Non
             site.will(Says(arguments=('{"code": 3}', "{torn")), Says(("I see.",)))
             said = (await whole(model, prompt())).said
             assert all("could not be read" in program.code for program in said.programs)
-            results = [ProgramEnded(id=program.id, text="ValueError") for program in said.programs]
-            assert (await whole(model, prompt(HumanSaid(text="hello"), said, *results))).said.text == "I see."
+            results = [ProgramOutcome(id=program.id, text="ValueError") for program in said.programs]
+            assert (await whole(model, prompt(UserMessage(text="hello"), said, *results))).said.text == "I see."
 
     asyncio.run(converse())
 
@@ -413,7 +423,7 @@ def test_one_model_serves_several_conversations_at_once() -> None:
     async def converse() -> None:
         async with provider(NAMES[0]) as (site, model):
             site.will(*(Says((f"answer {number}",)) for number in range(8)))
-            replies = await asyncio.gather(*(whole(model, prompt(HumanSaid(text=f"q{number}"))) for number in range(8)))
+            replies = await asyncio.gather(*(whole(model, prompt(UserMessage(text=f"q{number}"))) for number in range(8)))
             for reply in replies:
                 assert json.dumps(reply.said.text)[1:-1] in json.dumps(reply.raw), "each reply has its own raw answer"
 
@@ -421,7 +431,7 @@ def test_one_model_serves_several_conversations_at_once() -> None:
 
 
 def test_a_model_can_be_used_in_one_event_loop_after_another() -> None:
-    async def ask(port: int, model: Model | None) -> tuple[int, Model]:
+    async def ask(port: int, model: LanguageModel | None) -> tuple[int, LanguageModel]:
         async with upstream(port) as site:
             site.will(Says(("x",)))
             model = model or find_model("local", settings(site))

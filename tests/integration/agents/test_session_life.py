@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import curtainwall
-from curtainwall.agents.builtin.talk import Delta, ModelFault, Prompt, Reply
+from curtainwall.agents.builtin.language_model import Delta, ModelFault, ModelReply, Prompt
 from curtainwall.library.session import Session
 from curtainwall.model import (
     Basis,
@@ -178,7 +178,7 @@ def test_a_model_that_is_not_there_fails_the_turn_and_a_change_of_model_helps(ho
 
 def test_a_model_that_breaks_in_a_way_of_its_own_fails_the_turn_alone(home: Home) -> None:
     class Breaking(Playing):
-        async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+        async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
             if not self.made:
                 self.made = 1
                 raise KeyError("oops")
@@ -464,10 +464,10 @@ class Late(Playing):
     shown: asyncio.Event = field(default_factory=asyncio.Event)
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
         is_first = not self.prompts
         async for part in super().reply(prompt):
-            if is_first and isinstance(part, Reply):
+            if is_first and isinstance(part, ModelReply):
                 self.shown.set()
                 await self.may_end.wait()
                 yield Delta(" and the late half")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.agents.external.container import Program as Lent
+from curtainwall.agents.external.container import LentProgram as Lent
 from tests.integration.container.conftest import docker_engine, short_path
 from tests.support.contained import LENT
 from tests.support.docker_engine import IMAGE, DockerEngine

@@ -11,9 +11,9 @@ from typing import TypeVar, cast
 import pytest
 
 from curtainwall.channels.asks.board import Board, Card
-from curtainwall.channels.matrix.asks import Asking, ask_list
+from curtainwall.channels.matrix.asks import RoomAsks, ask_list
 from curtainwall.channels.matrix.memory import Memory
-from curtainwall.channels.matrix.outbox import Speaking, Words
+from curtainwall.channels.matrix.outbox import MatrixOutbox, RoomMessage
 from curtainwall.model import (
     AlreadyAnswered,
     Answer,
@@ -37,8 +37,8 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.views import view_of
-from curtainwall.runtime import House, NoHooks, SessionGate, SystemClock
+from curtainwall.operations.desk import session_view
+from curtainwall.runtime import NoHooks, SessionGate, SessionRegistry, SystemClock
 from curtainwall.session import Rules, fold, lift
 from curtainwall.store import SqliteStore
 from tests.support.covers import covers
@@ -56,7 +56,7 @@ T = TypeVar("T")
 class Stage:
     """A house with sessions that want something, and the way to look at it as a channel does."""
 
-    house: House
+    house: SessionRegistry
     gate: SessionGate
     scratch: Path
 
@@ -65,7 +65,7 @@ class Stage:
 
     def view(self, session: SessionId) -> SessionView:
         events = [lift(entry) for entry in self.house.stores.log.read(session_stream(session))]
-        return view_of(fold(events), events, None)
+        return session_view(fold(events), events, None)
 
     def board(self, at: ShownAt | None = None) -> Board:
         return Board(self, self.house.feed, self.house.stores.index, lambda rule: f"because of {rule}", at)
@@ -205,13 +205,13 @@ class SlowVoice:
         self.is_asked, self.goes_on = asyncio.Event(), asyncio.Event()
         self.text = ""
 
-    async def say(self, room: str, name: str, words: Words) -> str:
+    async def say(self, room: str, name: str, words: RoomMessage) -> str:
         self.is_asked.set()
         await self.goes_on.wait()
         self.text = words.text
         return "$card"
 
-    async def change(self, room: str, name: str, event: str, words: Words) -> None:
+    async def change(self, room: str, name: str, event: str, words: RoomMessage) -> None:
         self.text = words.text
 
 
@@ -222,7 +222,7 @@ def test_a_card_that_is_answered_while_its_room_is_told_of_it_does_not_look_open
             wish, voice, board = it.want(await it.session(ROOM)), SlowVoice(), it.board(ShownAt("matrix"))
             card = await until(lambda: there(board))
             memory = Memory(it.house.stores.marks, "@wall:server")
-            telling = asyncio.create_task(Asking(board, cast("Speaking", voice), memory, ROOM.reference, ()).run())
+            telling = asyncio.create_task(RoomAsks(board, cast("MatrixOutbox", voice), memory, ROOM.reference, ()).run())
             await asyncio.wait_for(voice.is_asked.wait(), 60)
             await board.answer(card, granted=True, by=OLGA)
             await wish

@@ -14,8 +14,8 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.input.base import PipeInput
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from curtainwall.channels.terminal import Conversing, Holding, converse
-from curtainwall.channels.terminal.keys import GRACE_MILLIS
+from curtainwall.channels.terminal import ConversationSettings, OwnerWatch, converse
+from curtainwall.channels.terminal.asks import GRACE_MILLIS
 from curtainwall.model import (
     AgentSpoke,
     AnswerApproval,
@@ -77,7 +77,7 @@ class Seat:
 async def seated(desk: MemoryDesk, typed: PipeInput, size: tuple[int, int] = (24, 80), **settings: Any) -> AsyncGenerator[Seat]:
     seat = Seat(typed, desk, Screen(*size))
     output = Vt100_Output(seat.screen, lambda: Size(rows=size[0], columns=size[1]), term="xterm", enable_cpr=False)
-    conversing = Conversing(
+    conversing = ConversationSettings(
         colour=settings.pop("colour", True),
         log_places=lambda session: (f"the log of {session}",),
         attend=seat.attended.append,
@@ -636,7 +636,7 @@ def test_another_process_that_falls_silent_in_the_middle_of_a_turn_is_told_of_on
         assert seat.seen.count("has said nothing") == 1
         seat.type(CTRL_C + CTRL_C)
 
-    tell(story, size=(40, 200), holding=Holding(holder, 0.1))
+    tell(story, size=(40, 200), holding=OwnerWatch(holder, 0.1))
     assert looked == [SESSION]
 
 
@@ -654,5 +654,5 @@ def test_of_another_process_that_has_nothing_to_do_nothing_is_said() -> None:
             await seat.sees(f"no-such-{number}")
         seat.type(CTRL_D)
 
-    assert "has said nothing" not in tell(story, holding=Holding(holder, 0.001)).seen
+    assert "has said nothing" not in tell(story, holding=OwnerWatch(holder, 0.001)).seen
     assert looked == []

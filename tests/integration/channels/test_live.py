@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from curtainwall.channels.live import FarListening, LiveEndpoint
+from curtainwall.channels.live import LiveEndpoint, RemoteListening
 from curtainwall.model import Live, SessionId, StreamId
-from curtainwall.runtime import HouseJournal, SystemClock
+from curtainwall.runtime import SessionJournal, SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 from tests.support.covers import covers
@@ -73,7 +73,7 @@ def test_what_happens_in_a_session_of_another_process_is_heard_here_also_when_th
             async with house(store) as opened:
                 session = await open_session(opened, tmp_path)
             async with house(store) as opened:
-                listening = FarListening(HouseJournal(opened), opened.feed, store.leases, tmp_path / "run" / "watch")
+                listening = RemoteListening(SessionJournal(opened), opened.feed, store.leases, tmp_path / "run" / "watch")
                 async with listening.listen(session) as live:
                     for _ in range(2):
                         async with speaker(tmp_path, session):

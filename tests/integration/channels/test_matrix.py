@@ -25,7 +25,7 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from tests.support.covers import covers
 from tests.support.matrix_house import Echo, Served, Unsteady, configure, heard_by_echo, process, served
 from tests.support.stores import line_from
@@ -380,7 +380,7 @@ def test_an_ask_of_another_session_is_answered_in_the_room_and_returns_there(hom
             await ann.joined(room, wall)
             wired, by = here.serving.wired, Who(name="nightly", channel="cron")
             job = await open_new(
-                wired.sessions, Wanted(wired.setup.config.model.name, routes=(Route(channel="matrix", reference=room),)), by
+                wired.sessions, SessionSpec(wired.setup.config.model.name, routes=(Route(channel="matrix", reference=room),)), by
             )
             await wired.house.bind(Route(channel="cron", reference="nightly@2026-11-15"), job, by)
             here.serving.work.turns.attend(job)
@@ -412,7 +412,7 @@ def test_an_answer_in_a_room_is_for_no_identical_ask_that_came_after_the_one_it_
 
             async def fires(number: int) -> SessionId:
                 job = await open_new(
-                    wired.sessions, Wanted(wired.setup.config.model.name, routes=(Route(channel="matrix", reference=room),)), by
+                    wired.sessions, SessionSpec(wired.setup.config.model.name, routes=(Route(channel="matrix", reference=room),)), by
                 )
                 await wired.house.bind(Route(channel="cron", reference=f"nightly@{number}"), job, by)
                 here.serving.work.turns.attend(job)

@@ -9,11 +9,11 @@ from urllib.parse import quote
 import pytest
 
 from curtainwall.compose.doctor import examine
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.host.home import find_home
 from curtainwall.model import AnswerApproval, ApprovalId, ApprovalQuery, CallRequest, Route, SessionId, ShownAt, Who
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from tests.support.covers import covers
 from tests.support.matrix_house import Echo, Served, configure, halting, heard_by_echo, process, served
 from tests.support.synapse import Person, Synapse, person
@@ -116,8 +116,10 @@ def test_a_stop_before_any_thing_that_the_channel_remembers_loses_nothing_and_re
 async def asked(room: str) -> tuple[SessionId, ApprovalId]:
     """Let a job ask for something that is shown in a room, while nobody serves."""
     nightly = Who(name="nightly", channel="cron")
-    async with open_house(set_up()) as wired:
-        session = await open_new(wired.sessions, Wanted("demo", agent="nobody", routes=(Route(channel="matrix", reference=room),)), nightly)
+    async with open_gate(load_setup()) as wired:
+        session = await open_new(
+            wired.sessions, SessionSpec("demo", agent="nobody", routes=(Route(channel="matrix", reference=room),)), nightly
+        )
         await wired.gate.request(session, CallRequest(tool="filesystem.read_file", arguments={"path": "/etc/hostname"}), wait=False)
         return session, wired.store.index.approvals(ApprovalQuery(session=session))[0].approval
 
@@ -152,7 +154,7 @@ def test_a_card_of_which_nothing_was_remembered_does_not_look_open_once_it_is_se
     wall = synapse.user("wall")
 
     async def approved(session: SessionId, approval: ApprovalId) -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             await wired.house.send(session, AnswerApproval(by=Who(name="ann"), approval=approval, granted=True))
 
     async def talk() -> None:
@@ -389,7 +391,7 @@ def test_asks_are_not_shown_in_a_room_that_we_were_sent_out_of_until_we_are_invi
                 assert card.may_answer == "may be answered on web by olga, and at its machine"
                 # Whatever is opened with that room as its place does not count on it either.
                 by, place = Who(name="nightly", channel="cron"), Route(channel="matrix", reference=room)
-                later = await open_new(here.serving.wired.sessions, Wanted("demo", routes=(place,)), by)
+                later = await open_new(here.serving.wired.sessions, SessionSpec("demo", routes=(place,)), by)
                 await eventually(lambda: place not in here.serving.wired.sessions.state(later).routes)
             told = f"we are no longer in `{room}`: {'banned' if how == 'ban' else 'sent out'} by {ann.user} (for\\nnow)"
             assert told in capsys.readouterr().err

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
-from curtainwall.channels.asks.notices import Announcer, Notice, Pace
+from curtainwall.channels.asks.notices import Announcer, Notice, NoticePace
 from curtainwall.model import AnswerApproval, Route
 from curtainwall.runtime import SystemClock
 from tests.integration.channels.test_asks import ROOM, Stage, stage, there
@@ -53,7 +53,7 @@ class TurnedClock:
 
 
 def announcer(it: Stage, clock: TurnedClock, remind: int | None = 3_600_000) -> Announcer:
-    return Announcer("phone", it.board(), it.house.stores.marks, clock, Pace(after=60_000, remind=remind))
+    return Announcer("phone", it.board(), it.house.stores.marks, clock, NoticePace(after=60_000, remind=remind))
 
 
 async def next_of(notices: AsyncIterator[Notice]) -> Notice:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.external.container import Limits, PlainAgent
+from curtainwall.agents.external.container import ContainerLimits, PlainAgent
 from curtainwall.model import TurnStatus
 from tests.support.contained import contained
 from tests.support.covers import covers
@@ -100,7 +100,7 @@ def test_an_engine_that_does_not_answer_while_a_container_rests_is_told_and_lose
     async def story() -> None:
         async with (
             door_to(docker_engine, short_path / "d") as (door, engine),
-            contained(engine, short_path, SHELL, limits=Limits(pause_after=0.1, remove_after=600)) as rig,
+            contained(engine, short_path, SHELL, limits=ContainerLimits(pause_after=0.1, remove_after=600)) as rig,
         ):
             session = await rig.open("shell")
             assert (await rig.say(session, "echo one | tee /tmp/kept")).text == "one\n"
@@ -122,7 +122,7 @@ def test_a_container_that_could_not_be_removed_in_its_time_is_removed_when_the_e
     async def story() -> None:
         async with (
             door_to(docker_engine, short_path / "d") as (door, engine),
-            contained(engine, short_path, SHELL, limits=Limits(pause_after=0.1, remove_after=0.2)) as rig,
+            contained(engine, short_path, SHELL, limits=ContainerLimits(pause_after=0.1, remove_after=0.2)) as rig,
         ):
             session = await rig.open("shell")
             door.refuses = True

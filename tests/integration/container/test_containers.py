@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.external.container import Engine, EngineMissing, Fleet, ImageMissing, Limits, PlainAgent
-from curtainwall.agents.external.container.owners import Owner
-from curtainwall.agents.external.container.terms import Wish
+from curtainwall.agents.external.container import ContainerLimits, Engine, EngineMissing, Fleet, ImageMissing, PlainAgent
+from curtainwall.agents.external.container.owners import ContainerOwner
+from curtainwall.agents.external.container.spec import ContainerRequest
 from curtainwall.model import (
     AnswerApproval,
     ApprovalAsked,
@@ -147,7 +147,7 @@ def test_an_interrupt_ends_the_agent_inside_with_every_child_of_its(docker_engin
 @covers("container.time-limit")
 def test_a_turn_that_works_too_long_is_stopped(docker_engine: DockerEngine, short_path: Path) -> None:
     async def story() -> None:
-        async with contained(docker_engine, short_path, SHELL, limits=Limits(turn=0.5, grace=0.2)) as rig:
+        async with contained(docker_engine, short_path, SHELL, limits=ContainerLimits(turn=0.5, grace=0.2)) as rig:
             session = await rig.open("shell")
             # An agent that does not want to end is ended all the same.
             turn = await rig.say(session, "trap '' TERM; echo begun; while :; do sleep 0.05; done")
@@ -165,7 +165,7 @@ import asyncio, os, sys
 from pathlib import Path
 from curtainwall.agents.external.container import Engine, Fleet, Folders
 from curtainwall.agents.external.container.owners import Owner
-from curtainwall.agents.external.container.terms import Wish
+from curtainwall.agents.external.container.spec import Wish
 async def leave():
     folders = Folders(*(Path({str(short_path)!r}),) * 4)
     async with Fleet(Engine({docker_engine.address!r})).borrow(Wish("left", "shell", {IMAGE!r}, folders, 1000, 1000), print):
@@ -187,7 +187,7 @@ asyncio.run(leave())
             await rig.fleet.clean()
             assert len(await rig.engine.found(session)) == 1
             other = Fleet(rig.engine, owner=_someone_else())
-            wish = Wish(session, "shell", IMAGE, rig.folders(session), 1000, 1000)
+            wish = ContainerRequest(session, "shell", IMAGE, rig.folders(session), 1000, 1000)
             [resting] = await rig.engine.found(session)
             async with other.borrow(wish, print) as held:
                 assert [each.id for each in await rig.engine.found(session)] == [held.id] != [resting.id], "who works now has its own"
@@ -196,14 +196,14 @@ asyncio.run(leave())
     run(story())
 
 
-def _someone_else() -> Owner:
-    return Owner(pid=1, started=1, boot="another boot", namespace=1)
+def _someone_else() -> ContainerOwner:
+    return ContainerOwner(pid=1, started=1, boot="another boot", namespace=1)
 
 
 @covers("container.limit")
 def test_no_more_containers_run_than_allowed_and_the_next_one_is_told_that_it_waits(docker_engine: DockerEngine, short_path: Path) -> None:
     async def story() -> None:
-        async with contained(docker_engine, short_path, SHELL, limits=Limits(containers=1)) as rig:
+        async with contained(docker_engine, short_path, SHELL, limits=ContainerLimits(containers=1)) as rig:
             one, two = await rig.open("shell"), await rig.open("shell")
             before = [rig.house.feed.head(session_stream(session)) for session in (one, two)]
             async with listening(rig, two) as heard:
@@ -224,7 +224,7 @@ def test_an_idle_container_is_paused_goes_on_with_the_next_message_and_is_remove
     docker_engine: DockerEngine, short_path: Path
 ) -> None:
     async def story() -> None:
-        async with contained(docker_engine, short_path, SHELL, limits=Limits(pause_after=0.1, remove_after=600)) as rig:
+        async with contained(docker_engine, short_path, SHELL, limits=ContainerLimits(pause_after=0.1, remove_after=600)) as rig:
             session = await rig.open("shell")
             assert (await rig.say(session, "echo one >/tmp/kept")).end.failure == "shell ended without an answer"
             await rig.becomes(session, "paused")
@@ -233,7 +233,7 @@ def test_an_idle_container_is_paused_goes_on_with_the_next_message_and_is_remove
             await rig.tell(session, "touch here; until [ -e go ]; do sleep 0.05; done; cat /tmp/kept")
             await until((workspace / "here").exists)
             # From the end of this turn on; what rests already would be gone before the turn begins.
-            rig.fleet.limits = Limits(pause_after=0.1, remove_after=0.2)
+            rig.fleet.limits = ContainerLimits(pause_after=0.1, remove_after=0.2)
             (workspace / "go").touch()
             assert (await rig.ended(session, before)).text == "one\n"
             await rig.becomes(session, "gone")
@@ -267,7 +267,7 @@ def test_waking_says_whether_there_is_a_container_and_sleeping_removes_one_at_re
 @covers("container.idle")
 def test_a_container_that_nobody_waits_for_any_more_rests_and_is_removed_in_the_end(docker_engine: DockerEngine, short_path: Path) -> None:
     async def story() -> None:
-        async with contained(docker_engine, short_path, SHELL, limits=Limits(containers=1, pause_after=0.1)) as rig:
+        async with contained(docker_engine, short_path, SHELL, limits=ContainerLimits(containers=1, pause_after=0.1)) as rig:
             waiting, working = await rig.open("shell"), await rig.open("shell")
             assert (await rig.say(waiting, "echo here")).is_done
             await rig.becomes(waiting, "paused")
@@ -278,7 +278,7 @@ def test_a_container_that_nobody_waits_for_any_more_rests_and_is_removed_in_the_
             async with listening(rig, waiting) as heard:
                 await rig.tell(waiting, "echo again")
                 await until(lambda: any("containers run already" in live.text for live in heard()), 60)
-            rig.fleet.limits = Limits(containers=1, pause_after=0.1, remove_after=0.2)
+            rig.fleet.limits = ContainerLimits(containers=1, pause_after=0.1, remove_after=0.2)
             await rig.house.send(waiting, InterruptTurn(by=ANN))
             assert (await rig.ended(waiting, before)).end.status is TurnStatus.INTERRUPTED
             await rig.becomes(waiting, "gone")
@@ -346,7 +346,7 @@ def test_a_container_whose_agent_waits_for_a_human_is_paused_and_goes_on_with_th
     script = f"printf '%s\\n' {shlex.join(map(json.dumps, frames))} | socat -t 600 - UNIX-CONNECT:/run/curtainwall/mcp.sock"
 
     async def story() -> None:
-        limits = Limits(pause_after=0.3, turn=30)
+        limits = ContainerLimits(pause_after=0.3, turn=30)
         async with contained(docker_engine, short_path / "home", SHELL, limits=limits) as rig:
             session = await rig.open("shell")
             before = rig.house.feed.head(session_stream(session))

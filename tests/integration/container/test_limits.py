@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.external.container import Limits, PlainAgent
+from curtainwall.agents.external.container import ContainerLimits, PlainAgent
 from curtainwall.model import SessionId, TurnStatus, Workspace
 from tests.support.contained import contained
 from tests.support.covers import covers
@@ -22,7 +22,7 @@ SMALL = "96 MB; `memory` in [containers]"
 @pytest.mark.parametrize("script", [f"echo begun; exec {GREEDY}", f"echo begun; {GREEDY}; exit $?"], ids=["itself", "a child"])
 def test_an_agent_whose_memory_ran_out_is_told_so_with_the_limit(docker_engine: DockerEngine, short_path: Path, script: str) -> None:
     async def story() -> None:
-        async with contained(docker_engine, short_path, SHELL, limits=Limits(memory=96 * MIB)) as rig:
+        async with contained(docker_engine, short_path, SHELL, limits=ContainerLimits(memory=96 * MIB)) as rig:
             session = await rig.open("shell")
             turn = await rig.say(session, script)
             assert turn.end.status is TurnStatus.FAILED
@@ -41,7 +41,7 @@ def test_a_container_whose_memory_ran_out_while_it_rested_is_told_of_with_the_li
     script = f"({GREEDY}; kill -s KILL {own}) >/dev/null 2>&1 </dev/null & echo left"
 
     async def story() -> None:
-        async with contained(docker_engine, short_path, SHELL, limits=Limits(memory=96 * MIB)) as rig:
+        async with contained(docker_engine, short_path, SHELL, limits=ContainerLimits(memory=96 * MIB)) as rig:
             session = await rig.open("shell")
             assert (await rig.say(session, script)).text == "left\n"
             await rig.becomes(session, "exited")
@@ -58,7 +58,7 @@ FILL = "echo begun; mkdir -p {0}/d; n=0; while :; do n=$((n + 1)); head -c 40000
 @pytest.mark.parametrize("place", ["/workspace", "/home/agent"])
 def test_an_agent_that_keeps_too_much_on_disk_is_stopped_with_the_limit(docker_engine: DockerEngine, short_path: Path, place: str) -> None:
     async def story() -> None:
-        async with contained(docker_engine, short_path, SHELL, limits=Limits(disk=40 * MIB, turn=60)) as rig:
+        async with contained(docker_engine, short_path, SHELL, limits=ContainerLimits(disk=40 * MIB, turn=60)) as rig:
             session = await rig.open("shell")
             turn = await rig.say(session, FILL.format(place))
             assert turn.end.status is TurnStatus.FAILED
@@ -89,7 +89,7 @@ def test_an_agent_that_keeps_too_much_on_disk_is_stopped_with_the_limit(docker_e
 )
 def test_what_looks_small_or_lies_deep_counts_as_well(docker_engine: DockerEngine, short_path: Path, script: str, told: str) -> None:
     async def story() -> None:
-        async with contained(docker_engine, short_path, SHELL, limits=Limits(disk=8 * MIB, turn=60)) as rig:
+        async with contained(docker_engine, short_path, SHELL, limits=ContainerLimits(disk=8 * MIB, turn=60)) as rig:
             session = await rig.open("shell")
             assert told in (await rig.say(session, script)).end.failure
 
@@ -104,7 +104,7 @@ def test_in_a_project_only_what_a_turn_adds_counts(docker_engine: DockerEngine, 
     os.chown(project, 1000, 1000)
 
     async def story() -> None:
-        async with contained(docker_engine, short_path / "home", SHELL, limits=Limits(disk=40 * MIB, turn=60)) as rig:
+        async with contained(docker_engine, short_path / "home", SHELL, limits=ContainerLimits(disk=40 * MIB, turn=60)) as rig:
             session = SessionId(rig.house.mint())
             await rig.begin(session, "shell", Workspace(path=str(project), own=False), "")
             assert (await rig.say(session, "sleep 3; echo one")).text == "one\n"

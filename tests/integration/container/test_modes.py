@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from curtainwall.agents.external.container import Limits, PlainAgent
+from curtainwall.agents.external.container import ContainerLimits, PlainAgent
 from curtainwall.model import (
     AnswerApproval,
     ApprovalAsked,
@@ -80,7 +80,7 @@ def project_in(root: Path) -> Workspace:
 @covers("container.stricter-at-work")
 def test_plan_mode_takes_the_workspace_from_an_agent_at_work_and_its_turn_goes_on(docker_engine: DockerEngine, short_path: Path) -> None:
     async def story() -> None:
-        async with contained(docker_engine, short_path, worker(STUBBORN + AFTERWARDS), limits=Limits(grace=20)) as rig:
+        async with contained(docker_engine, short_path, worker(STUBBORN + AFTERWARDS), limits=ContainerLimits(grace=20)) as rig:
             session = await rig.open("worker", mode=Mode.ACCEPT_EDITS)
             place = rig.folders(session).workspace
             before = rig.house.feed.head(session_stream(session))
@@ -139,7 +139,7 @@ def test_what_an_agent_left_running_ends_with_the_session(docker_engine: DockerE
 @covers("container.stricter-at-rest")
 def test_plan_mode_ends_what_is_frozen_in_a_container_at_rest(docker_engine: DockerEngine, short_path: Path) -> None:
     async def story() -> None:
-        async with contained(docker_engine, short_path, worker(LEAVES_ONE), limits=Limits(pause_after=0.5)) as rig:
+        async with contained(docker_engine, short_path, worker(LEAVES_ONE), limits=ContainerLimits(pause_after=0.5)) as rig:
             session = await rig.open("worker")
             child = rig.folders(session).workspace / "child"
             assert (await rig.say(session, "work")).is_done
@@ -183,7 +183,7 @@ def test_a_container_that_is_made_while_the_mode_becomes_stricter_is_not_used(do
     script = "if [ -e /home/agent/stays ]; then while :; do sleep 0.05; done; fi\n" + AFTERWARDS
 
     async def story() -> None:
-        async with contained(docker_engine, short_path, worker(script), limits=Limits(containers=1)) as rig:
+        async with contained(docker_engine, short_path, worker(script), limits=ContainerLimits(containers=1)) as rig:
             busy, session = await rig.open("worker"), await rig.open("worker")
             stays = rig.folders(busy).state / "stays"
             stays.parent.mkdir(parents=True)
@@ -222,7 +222,7 @@ def test_a_container_that_cannot_be_ended_is_told_of_and_nothing_goes_on_beside_
     async def story() -> None:
         async with (
             unwilling(docker_engine, short_path / "s") as (engine, refuses),
-            contained(engine, short_path, worker(STUBBORN + AFTERWARDS), limits=Limits(grace=0.1)) as rig,
+            contained(engine, short_path, worker(STUBBORN + AFTERWARDS), limits=ContainerLimits(grace=0.1)) as rig,
         ):
             session = await rig.open("worker")
             place = rig.folders(session).workspace

@@ -12,7 +12,7 @@ import httpx2
 import openai
 import pytest
 
-from curtainwall.egress import ANTHROPIC, OPENAI, Access, Authority, Egress, Terms, openai_compatible
+from curtainwall.egress import ANTHROPIC, OPENAI, Access, Authority, Egress, ProxyConfig, openai_compatible
 from curtainwall.host import Dialler
 from tests.support.covers import covers
 from tests.support.egress import REAL, Fixed, Ledger, Session, asking, says, scope_of, session
@@ -127,7 +127,7 @@ def test_the_providers_own_libraries_stream_through_and_are_counted(tmp_path: Pa
             egress = Egress(Authority(tmp_path / "ca"), Dialler(scope_of))
             own = openai_compatible("own", "models.internal", site.url)
             accesses = tuple(Access(each, Fixed(KEY)) for each in (ANTHROPIC.at(site.url), OPENAI.at(site.url), own))
-            proxy = await egress.open(Terms(accesses, ledger), tmp_path / "p")
+            proxy = await egress.open(ProxyConfig(accesses, ledger), tmp_path / "p")
             trust = ssl.create_default_context(cadata=egress.authority.certificate.decode())
             async with hop(tmp_path / "p") as through, httpx2.AsyncClient(proxy=through, verify=trust) as web:
                 site.will(*(Says(("Hello ", "there"), read=200, written=20, cached=50) for _ in range(3)))
@@ -159,7 +159,7 @@ def test_a_library_sees_a_stop_as_an_error_of_its_provider(tmp_path: Path) -> No
         async with upstream() as site:
             egress = Egress(Authority(tmp_path / "ca"), Dialler(scope_of))
             access = Access(ANTHROPIC.at(site.url), Fixed(KEY))
-            proxy = await egress.open(Terms((access,), Ledger(most=1020)), tmp_path / "p")
+            proxy = await egress.open(ProxyConfig((access,), Ledger(most=1020)), tmp_path / "p")
             trust = ssl.create_default_context(cadata=egress.authority.certificate.decode())
             async with hop(tmp_path / "p") as through, httpx2.AsyncClient(proxy=through, verify=trust) as web:
                 site.will(Says(tuple("word " * 8 for _ in range(50))))

@@ -15,7 +15,20 @@ from typing import Any
 import pytest
 
 from curtainwall.compose.external.meter import TurnMeter
-from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Bounds, Counted, Dialect, Ended, ModelCall, Provider, SessionProxy, Terms
+from curtainwall.egress import (
+    ANTHROPIC,
+    GEMINI,
+    OPENAI,
+    Access,
+    CountedUsage,
+    Dialect,
+    EgressBounds,
+    ModelCall,
+    ModelCallEnd,
+    Provider,
+    ProxyConfig,
+    SessionProxy,
+)
 from curtainwall.model import (
     BudgetKind,
     MessageId,
@@ -28,7 +41,7 @@ from curtainwall.model import (
     TurnAt,
     TurnId,
 )
-from curtainwall.runtime import Actor, HouseJournal, SystemClock
+from curtainwall.runtime import Actor, SessionJournal, SystemClock
 from curtainwall.store import MemoryStore
 from tests.support.covers import covers
 from tests.support.dialects import STREAMS
@@ -88,7 +101,7 @@ def provider_of(dialect: Dialect) -> tuple[Provider, str]:
 async def on_a_port(there: Session, meter: Any) -> AsyncGenerator[tuple[SessionProxy, int]]:
     """Serve the session's proxy on a port of this machine, as it is at the end of a bridge: only there can a client send a reset."""
     listener = socket.create_server(("127.0.0.1", 0))
-    proxy = await there.egress.serve(Terms((Access(there.provider, Fixed()),), meter), listener)
+    proxy = await there.egress.serve(ProxyConfig((Access(there.provider, Fixed()),), meter), listener)
     try:
         yield proxy, listener.getsockname()[1]
     finally:
@@ -144,14 +157,14 @@ async def turn(tmp_path: Path) -> AsyncGenerator[tuple[Actor, TurnMeter, Any]]:
             await actor.submit(StartTurn(by=ANN, turn=TURN))
             for kind in BudgetKind:
                 await actor.submit(RaiseBudget(by=ANN, kind=kind, limit=10**9))
-            meter = TurnMeter(TurnAt(session=name, turn=TURN), lambda: actor.state, HouseJournal(opened), opened.clock, None)
+            meter = TurnMeter(TurnAt(session=name, turn=TURN), lambda: actor.state, SessionJournal(opened), opened.clock, None)
             yield actor, meter, lambda: events(opened, name)
 
 
 @pytest.mark.parametrize("name", [*STREAMS, "whole"])
 @covers("egress.counted-once")
 def test_every_call_is_counted_once_wherever_its_client_resets_the_connection(name: str, tmp_path: Path) -> None:
-    dialect, replies, expected = STREAMS.get(name) or (Dialect.ANTHROPIC, [], Counted(700, 77, 0, measured=True))
+    dialect, replies, expected = STREAMS.get(name) or (Dialect.ANTHROPIC, [], CountedUsage(700, 77, 0, measured=True))
     provider, path = provider_of(dialect)
     room = asyncio.Semaphore(AT_ONCE)
 
@@ -198,7 +211,7 @@ class Slow(Ledger):
     go: asyncio.Event = field(default_factory=asyncio.Event)
     is_ending: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def ended(self, call: ModelCall, counted: Counted, ended: Ended) -> None:
+    async def ended(self, call: ModelCall, counted: CountedUsage, ended: ModelCallEnd) -> None:
         self.is_ending.set()
         await self.go.wait()
         await super().ended(call, counted, ended)
@@ -228,7 +241,7 @@ def test_a_call_whose_client_leaves_while_it_is_written_down_is_written_down(tmp
 def test_closing_the_proxy_waits_until_the_calls_are_written_down_but_not_for_ever(tmp_path: Path) -> None:
     async def story() -> None:
         ledger = Slow()
-        async with session(tmp_path, ledger=ledger, bounds=Bounds(accounting=1.0)) as there, there.inside() as client:
+        async with session(tmp_path, ledger=ledger, bounds=EgressBounds(accounting=1.0)) as there, there.inside() as client:
             there.far.will(Streams(message("one")[:3], hangs=True))
             await client.send(there.request(asking(stream=True)))
             await client.head()
@@ -249,7 +262,7 @@ def test_closing_the_proxy_waits_until_the_calls_are_written_down_but_not_for_ev
 
 def test_calls_without_a_client_take_the_places_of_clients(tmp_path: Path) -> None:
     async def story() -> None:
-        async with session(tmp_path, bounds=Bounds(connections=3, reading_on=60.0)) as there:
+        async with session(tmp_path, bounds=EgressBounds(connections=3, reading_on=60.0)) as there:
             for _ in range(3):
                 there.far.will(Streams(message("one")[:3], hangs=True))
                 async with there.inside() as client:

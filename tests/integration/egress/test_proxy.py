@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.egress import Access, Bounds, Ruling, Terms
+from curtainwall.egress import Access, EgressBounds, HostDecision, ProxyConfig
 from curtainwall.model import Broken, HostFacts, TryLater
 from tests.support.covers import covers
 from tests.support.egress import Fixed, Streams, asking, message, says, session
@@ -21,7 +21,7 @@ def test_the_socket_has_its_mode_and_goes_with_the_proxy(tmp_path: Path) -> None
     async def story() -> None:
         async with session(tmp_path) as there:
             assert stat.S_IMODE(there.path.stat().st_mode) == 0o600
-            terms = Terms((Access(there.provider, Fixed()),))
+            terms = ProxyConfig((Access(there.provider, Fixed()),))
             other = await there.egress.open(terms, tmp_path / "other", mode=0o660, owner=os.getuid())
             assert stat.S_IMODE((tmp_path / "other").stat().st_mode) == 0o660
             with pytest.raises(TryLater, match="another process serves"):
@@ -45,7 +45,7 @@ def test_a_socket_that_a_dead_process_left_is_taken_over(tmp_path: Path) -> None
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
             dead.bind(str(tmp_path / "left"))
         async with session(tmp_path) as there:
-            proxy = await there.egress.open(Terms((Access(there.provider, Fixed()),)), tmp_path / "left")
+            proxy = await there.egress.open(ProxyConfig((Access(there.provider, Fixed()),)), tmp_path / "left")
             there.proxy, there.path = proxy, tmp_path / "left"
             (got,) = await there.ask(there.request())
             assert got.status == 200
@@ -73,8 +73,8 @@ def test_closing_ends_what_is_under_way_on_both_sides(tmp_path: Path) -> None:
 
 @covers("egress.tunnels-decided")
 def test_a_tunnel_carries_bytes_both_ways_and_ends_with_either_side(tmp_path: Path) -> None:
-    async def decide(facts: HostFacts) -> Ruling:
-        return Ruling(allowed=(facts.host, facts.port) == ("localhost", port))
+    async def decide(facts: HostFacts) -> HostDecision:
+        return HostDecision(allowed=(facts.host, facts.port) == ("localhost", port))
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65_536):
@@ -104,8 +104,8 @@ def test_a_tunnel_carries_bytes_both_ways_and_ends_with_either_side(tmp_path: Pa
 
 
 def test_a_tunnel_where_nothing_happens_is_closed(tmp_path: Path) -> None:
-    async def decide(_: HostFacts) -> Ruling:
-        return Ruling(allowed=True)
+    async def decide(_: HostFacts) -> HostDecision:
+        return HostDecision(allowed=True)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -114,7 +114,7 @@ def test_a_tunnel_where_nothing_happens_is_closed(tmp_path: Path) -> None:
     async def story() -> None:
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        async with session(tmp_path, decide=decide, bounds=Bounds(idle=0.2)) as there, there.raw() as client:
+        async with session(tmp_path, decide=decide, bounds=EgressBounds(idle=0.2)) as there, there.raw() as client:
             await client.send(f"CONNECT localhost:{port} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
             await client.head()
             assert await client.rest() == b""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from curtainwall.egress import Refusal, Ruling
+from curtainwall.egress import HostDecision, Refusal
 from curtainwall.model import HostFacts
 from tests.support.covers import covers
 from tests.support.egress import Ledger, session
@@ -30,8 +30,8 @@ class Reports:
 
 @covers("brokered.refusals-recorded")
 def test_every_way_out_that_is_closed_is_reported_by_its_kind(tmp_path: Path) -> None:
-    async def decide(facts: HostFacts) -> Ruling:
-        return Ruling(allowed=False, is_logged=facts.host == "logged.example")
+    async def decide(facts: HostFacts) -> HostDecision:
+        return HostDecision(allowed=False, is_logged=facts.host == "logged.example")
 
     async def story() -> None:
         reports = Reports()

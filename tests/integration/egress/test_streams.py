@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Bounds, Counted, Ended, Terms
+from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, CountedUsage, EgressBounds, ModelCallEnd, ProxyConfig
 from tests.support.covers import covers
 from tests.support.dialects import STREAMS
 from tests.support.egress import Fixed, Inside, Ledger, Saying, Seen, Streams, asking, event, message, says, session
@@ -104,7 +104,7 @@ def test_what_was_asked_is_counted_though_nobody_waited_for_the_reply(tmp_path: 
             assert counts[0].input_tokens == -(-unanswered.size // 4)
             assert (begun.input_tokens, begun.output_tokens) == (counts[0].input_tokens, 100)
             assert not any(counted.measured for counted in counts)
-            assert refused == Counted(), "a refusal costs nothing"
+            assert refused == CountedUsage(), "a refusal costs nothing"
 
     run(story())
 
@@ -133,12 +133,12 @@ def test_a_provider_that_does_not_read_is_given_up_and_a_slow_one_is_not(tmp_pat
 
     async def story() -> None:
         nonlocal is_slow
-        async with session(tmp_path, bounds=Bounds(silence=1.5)) as there, there.inside() as client:
+        async with session(tmp_path, bounds=EgressBounds(silence=1.5)) as there, there.inside() as client:
             there.far.reads = reads
             await client.send(there.request(body))
             got = await client.answer()
             assert (got.status, "took nothing" in got.said) == (502, True)
-            assert there.ledger.ends[0][1] == Counted(), "it was not sent whole"
+            assert there.ledger.ends[0][1] == CountedUsage(), "it was not sent whole"
             is_slow = True
             await client.send(there.request(body))
             assert (await client.answer()).status == 200
@@ -184,7 +184,7 @@ def test_a_head_that_comes_in_drips_has_to_be_whole_in_time(tmp_path: Path) -> N
             await asyncio.sleep(0.1)
 
     async def story() -> None:
-        async with session(tmp_path, bounds=Bounds(silence=1.0)) as there:
+        async with session(tmp_path, bounds=EgressBounds(silence=1.0)) as there:
             there.far.will(drips)
             (got,) = await there.ask(there.request())
             assert (got.status, "silent" in got.said) == (502, True)
@@ -239,7 +239,7 @@ def test_a_provider_that_says_nothing_is_given_up(tmp_path: Path) -> None:
         return False
 
     async def story() -> None:
-        async with session(tmp_path, bounds=Bounds(silence=1.0)) as there:
+        async with session(tmp_path, bounds=EgressBounds(silence=1.0)) as there:
             there.far.will(silent, Streams(message("x")[:2], hangs=True))
             first, second = await there.ask(there.request(), there.request(asking(stream=True)))
             assert (first.status, "silent" in first.said) == (502, True)
@@ -345,7 +345,7 @@ def test_a_client_that_does_not_read_holds_the_provider_back(tmp_path: Path) -> 
         return False
 
     async def story() -> None:
-        async with session(tmp_path, bounds=Bounds(stalled=1.0)) as there, there.raw() as client:
+        async with session(tmp_path, bounds=EgressBounds(stalled=1.0)) as there, there.raw() as client:
             there.far.will(endless)
             await client.send(b"CONNECT api.anthropic.com:443 HTTP/1.1\r\nhost: x\r\n\r\n")
             await client.head()
@@ -354,7 +354,7 @@ def test_a_client_that_does_not_read_holds_the_provider_back(tmp_path: Path) -> 
             await client.send(there.request(asking(stream=True)))
             await until(lambda: there.far.left == 1)
             assert 100_000 < written < 20_000_000, "what fits into buffers, and no more"
-            assert there.ledger.ends[0][2] == Ended("left", 200)
+            assert there.ledger.ends[0][2] == ModelCallEnd("left", 200)
 
     run(story())
 
@@ -480,7 +480,7 @@ def test_a_provider_at_a_private_address_is_reached_only_where_the_user_configur
         async with session(tmp_path, resolve=lies) as there:
             (got,) = await there.ask(there.request())
             assert got.status == 200, "the user configured that place"
-            terms = Terms((Access(ANTHROPIC, Fixed()),))
+            terms = ProxyConfig((Access(ANTHROPIC, Fixed()),))
             there.proxy = await there.egress.open(terms, tmp_path / "q")
             there.path, there.provider = tmp_path / "q", ANTHROPIC
             (got,) = await there.ask(there.request())

@@ -6,15 +6,15 @@ import signal
 import sys
 from pathlib import Path
 
-from curtainwall.compose.gate import hooks_of, open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import open_gate, session_hooks
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import CloseSession, Digest, Limits, Mode, OpenSession, ReadySession, SessionId, Who, Workspace
 
 ANN = Who(name="ann")
 
 
 async def work(home: Path, what: str, name: str | None) -> None:
-    async with open_house(set_up(environ={**os.environ, "CURTAINWALL_HOME": str(home)})) as wired:
+    async with open_gate(load_setup(environ={**os.environ, "CURTAINWALL_HOME": str(home)})) as wired:
         session = SessionId(name or wired.house.mint())
         if what.startswith("open"):
             workspace = Workspace(path=str(home.parent / "w"), own=True)
@@ -29,7 +29,7 @@ async def work(home: Path, what: str, name: str | None) -> None:
             await wired.house.send(session, CloseSession(by=ANN, reason="done"))
         if what == "open-and-die":
             os.kill(os.getpid(), signal.SIGKILL)
-        async with hooks_of(wired, session):
+        async with session_hooks(wired, session):
             pass
 
 

@@ -26,9 +26,9 @@ from curtainwall.model import (
     SessionId,
     ToolResult,
 )
-from curtainwall.runtime import House, SessionGate, SystemClock
+from curtainwall.runtime import SessionGate, SessionRegistry, SystemClock
 from curtainwall.store import MemoryStore
-from curtainwall.tools.hooks import Settings
+from curtainwall.tools.hooks import HookSettings
 from tests.support.covers import covers
 from tests.support.hooking import command, python, settings, shell, told, user_hooks
 from tests.support.houses import ANN, FarSide, events, house, kinds, open_session, run, tools, until, write
@@ -46,7 +46,9 @@ def far(tmp_path: Path) -> FarSide:
 
 
 @asynccontextmanager
-async def staged(workspace: Path, far: FarSide, found: Settings, **rest: Any) -> AsyncGenerator[tuple[House, SessionGate, SessionId]]:
+async def staged(
+    workspace: Path, far: FarSide, found: HookSettings, **rest: Any
+) -> AsyncGenerator[tuple[SessionRegistry, SessionGate, SessionId]]:
     async with house(MemoryStore(SystemClock())) as h:
 
         async def note(session: SessionId, data: Mapping[str, JsonValue]) -> None:
@@ -66,7 +68,7 @@ def rewriting(tmp_path: Path, **changes: str) -> dict[str, Any]:
     return command(python(tmp_path / "rewrite", body))
 
 
-def open_asks(h: House) -> list[Any]:
+def open_asks(h: SessionRegistry) -> list[Any]:
     return [row.approval for row in h.stores.index.approvals(ApprovalQuery())]
 
 

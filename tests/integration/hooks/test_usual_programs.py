@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from curtainwall.model import Mode
-from curtainwall.tools.hooks import Trust, standing_alone, within_reach, workspace_hooks
+from curtainwall.tools.hooks import HookTrust, exchange_warnings, missing_beside_copies, workspace_hooks
 from tests.support.covers import covers
 from tests.support.hook_seams import bring, fired, said, trusted
 from tests.support.hooking import ENVIRON, command
@@ -81,7 +81,7 @@ def test_a_program_finds_what_it_needs_beside_itself_as_it_was_looked_at(
         write(work / directory / file, content)
     bring(work, command(f'"$CLAUDE_PROJECT_DIR"/{directory}/{name}'))
     pins = trusted(tmp_path, work)
-    assert list(standing_alone(workspace_hooks(work, {}))) == []
+    assert list(missing_beside_copies(workspace_hooks(work, {}))) == []
 
     def exchange() -> None:
         # Where agents are kept from `.claude`, nothing there is exchanged.
@@ -100,11 +100,11 @@ def test_what_a_program_needs_is_part_of_the_pin(tmp_path: Path, work: Path) -> 
     bring(work, command(f"scripts/{name}"))
     pins = trusted(tmp_path, work)
     beside.write_text("say() { exit 0; }\n")
-    assert workspace_hooks(work, pins.all()).trust is Trust.CHANGED
+    assert workspace_hooks(work, pins.all()).trust is HookTrust.CHANGED
     beside.write_text(files["lib/say.sh"])
-    assert workspace_hooks(work, pins.all()).trust is Trust.PINNED
+    assert workspace_hooks(work, pins.all()).trust is HookTrust.PINNED
     beside.chmod(0o644)
-    assert workspace_hooks(work, pins.all()).trust is Trust.CHANGED
+    assert workspace_hooks(work, pins.all()).trust is HookTrust.CHANGED
 
 
 @covers("hooks.a-link-out-runs-as-its-target")
@@ -114,7 +114,7 @@ def test_an_interpreter_that_leads_out_of_the_workspace_runs_as_what_it_leads_to
     bring(work, command(".venv/bin/python check.py"))
     pins = trusted(tmp_path, work)
     found = workspace_hooks(work, {})
-    assert list(standing_alone(found)) == []
+    assert list(missing_beside_copies(found)) == []
     assert os.path.realpath(found.looked[str(python)].leads_to or "") == os.path.realpath(python)
 
     def exchange() -> None:
@@ -124,7 +124,7 @@ def test_an_interpreter_that_leads_out_of_the_workspace_runs_as_what_it_leads_to
 
     assert said(fired(pins, work, exchange)) == "True"
     assert not mark.exists()
-    assert workspace_hooks(work, pins.all()).trust is Trust.CHANGED
+    assert workspace_hooks(work, pins.all()).trust is HookTrust.CHANGED
 
 
 @pytest.mark.parametrize("word", [".", "source"])
@@ -133,12 +133,12 @@ def test_an_environment_that_a_line_enters_is_there_with_its_packages_and_that_i
     write(work / "check.py", "import sys\nimport only_there\nprint(only_there.WORD, file=sys.stderr)\nsys.exit(2)\n")
     bring(work, command(f"{word} .venv/bin/activate && python check.py", shell="bash"))
     pins = trusted(tmp_path, work)
-    (told,) = within_reach(workspace_hooks(work, {}))
+    (told,) = exchange_warnings(workspace_hooks(work, {}))
     assert "has programs looked for in" in told
     assert said(fired(pins, work, lambda: None)) == "only there"
     python.unlink()
     write(python, "#!/bin/sh\n")
-    assert workspace_hooks(work, pins.all()).trust is Trust.CHANGED
+    assert workspace_hooks(work, pins.all()).trust is HookTrust.CHANGED
 
 
 def test_an_environment_outside_the_workspace_is_there_with_its_packages_also_by_a_link(tmp_path: Path, work: Path) -> None:
@@ -176,7 +176,7 @@ def test_what_a_program_will_not_find_is_told_beforehand_with_what_to_write_and_
     for name, text in files.items():
         write(work / name, text)
     bring(work, command(line))
-    (told,) = standing_alone(workspace_hooks(work, {}))
+    (told,) = missing_beside_copies(workspace_hooks(work, {}))
     assert missed in told
     assert f"`{instead}`" in told
     sentence, otherwise, follows = told.partition("; otherwise it fails")

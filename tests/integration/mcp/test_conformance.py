@@ -12,7 +12,7 @@ import pytest
 
 from curtainwall.model import CallPermitted, Place, Prepared, ToolEffect, ToolResult, ToolSpec
 from curtainwall.tools import CannotDo, Catalogue
-from curtainwall.tools.progress import listener
+from curtainwall.tools.runners import progress_listener
 from tests.support.covers import covers
 from tests.support.houses import run
 from tests.support.mcp import native, serving
@@ -43,7 +43,7 @@ async def say(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolRe
 
 
 async def go_slowly(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
-    heard = listener()
+    heard = progress_listener()
     for percent in (0, 50, 100):
         if heard is not None:
             heard(percent, 100, None)

@@ -7,7 +7,7 @@ from typing import Any
 from curtainwall.model import AnswerApproval, ApprovalAsked
 from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.store import MemoryStore
-from curtainwall.tools.mcp_in import Door
+from curtainwall.tools.mcp_in import McpServer
 from tests.support.covers import covers
 from tests.support.houses import ANN, FarSide, events, house, open_session, run, tools, until
 from tests.support.mcp import client
@@ -27,7 +27,7 @@ def test_a_plan_over_the_socket_is_one_question_and_its_steps_then_run(tmp_path:
         async with house(MemoryStore(SystemClock())) as rooms:
             hands = tools(far)
             session = await open_session(rooms, project, own=False)
-            door = Door(session, SessionGate(rooms, hands), rooms.feed, hands.listing, rooms.clock)
+            door = McpServer(session, SessionGate(rooms, hands), rooms.feed, hands.listing, rooms.clock)
             socket = tmp_path / "one.sock"
             async with door.open(socket), client(socket) as agent:
                 steps = [{"tool": "filesystem.write_file", "arguments": written(project / name)} for name in "ab"]

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from curtainwall.cli.mcp_proxy import mcp_socket_of
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import Setup, set_up
+from curtainwall.cli.commands.mcp_proxy import mcp_socket_of
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import Setup, load_setup
 from curtainwall.host import is_served
 from curtainwall.model import SessionId
-from curtainwall.tools.mcp_in import Door
+from curtainwall.tools.mcp_in import McpServer
 from tests.support.covers import covers
 from tests.support.forks import curtainwall
 from tests.support.houses import open_session, run, until
@@ -32,10 +32,10 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def opened(environ: Mapping[str, str], workspace: Path) -> tuple[Setup, SessionId]:
-    setup = set_up(environ=environ)
+    setup = load_setup(environ=environ)
 
     async def story() -> SessionId:
-        async with open_house(setup) as wired:
+        async with open_gate(setup) as wired:
             return await open_session(wired.house, workspace, own=False)
 
     return setup, run(story())
@@ -97,10 +97,10 @@ def test_a_client_on_the_socket_gets_its_result_after_approve_in_another_process
     setup, session = opened(environ, tmp_path / "work")
     outside = tmp_path / "outside.txt"
 
-    async def serve(wired: Wired) -> None:
+    async def serve(wired: GatedSessions) -> None:
         path = mcp_socket_of(setup.home, session)
         path.parent.mkdir(mode=0o700)
-        door = Door(session, wired.gate, wired.house.feed, wired.tools.listing, wired.house.clock)
+        door = McpServer(session, wired.gate, wired.house.feed, wired.tools.listing, wired.house.clock)
         async with door.open(path), client(path) as mcp:
             call = asyncio.create_task(mcp.call_tool("filesystem__write_file", {"path": str(outside), "content": "x"}))
             await asyncio.to_thread(json_of, environ, "approve", await first_open(environ))
@@ -108,7 +108,7 @@ def test_a_client_on_the_socket_gets_its_result_after_approve_in_another_process
             assert outside.read_text() == "x"
 
     async def story() -> None:
-        async with open_house(setup) as wired:
+        async with open_gate(setup) as wired:
             await serve(wired)
 
     run(story())
@@ -209,7 +209,7 @@ def test_a_session_that_another_process_decides_for_is_left_to_it(environ: dict[
     setup, session = opened(environ, tmp_path / "work")
 
     async def story() -> "subprocess.CompletedProcess[str]":
-        async with open_house(setup) as wired, wired.house.hold(session):
+        async with open_gate(setup) as wired, wired.house.hold(session):
             return await asyncio.to_thread(
                 subprocess.run,
                 [sys.executable, "-m", "curtainwall", "mcp-proxy", "--session", session],

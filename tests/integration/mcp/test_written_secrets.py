@@ -10,11 +10,11 @@ import pytest
 
 from curtainwall.facts import Masker
 from curtainwall.model import AnswerApproval, ApprovalAsked, ApprovalQuery, SessionId, session_stream
-from curtainwall.runtime import House, SessionGate, SystemClock
+from curtainwall.runtime import SessionGate, SessionRegistry, SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners
-from curtainwall.tools.mcp_in import Door
+from curtainwall.tools.mcp_in import McpServer
 from tests.support.covers import covers
 from tests.support.houses import ANN, house, open_session, run, until
 from tests.support.mcp import bare, client, native, serving
@@ -30,17 +30,17 @@ def knowing(**known: str) -> NativeTools:
 
 
 @asynccontextmanager
-async def house_on(place: Path) -> AsyncGenerator[House]:
+async def house_on(place: Path) -> AsyncGenerator[SessionRegistry]:
     """Open a house on the store of that directory, as one process after the other does."""
     async with SqliteStore.open(place / "home", SystemClock(), decode=lift) as store, house(store) as opened:
         yield opened
 
 
 @asynccontextmanager
-async def door(opened: House, session: SessionId, socket: Path) -> AsyncGenerator[Path]:
+async def door(opened: SessionRegistry, session: SessionId, socket: Path) -> AsyncGenerator[Path]:
     """Serve a session's socket."""
     hands = native()
-    async with Door(session, SessionGate(opened, hands), opened.feed, hands.catalogue.listing, opened.clock).open(socket):
+    async with McpServer(session, SessionGate(opened, hands), opened.feed, hands.catalogue.listing, opened.clock).open(socket):
         yield socket
 
 
@@ -86,7 +86,7 @@ def test_an_ordinary_word_that_serves_as_a_password_blocks_nothing(tmp_path: Pat
     run(story())
 
 
-async def asked_for(opened: House, session: SessionId) -> ApprovalAsked:
+async def asked_for(opened: SessionRegistry, session: SessionId) -> ApprovalAsked:
     """Return the one ask that is open, as people see it."""
 
     def asks() -> list[ApprovalAsked]:

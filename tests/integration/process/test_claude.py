@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.external.process import slug
+from curtainwall.agents.external.process import project_slug
 from curtainwall.model import (
     AskCompaction,
     CallFinished,
@@ -85,7 +85,7 @@ def test_conversations_are_where_the_rule_says_for_every_kind_of_path(short_path
                 assert (await rig.say(session, "hello")).is_done
                 await rig.agent.sleep(session)
                 (written,) = rig.transcripts(session)
-                assert written.parent.name == slug(str((short_path / name).resolve()))
+                assert written.parent.name == project_slug(str((short_path / name).resolve()))
                 assert uuid.UUID(written.stem)
 
     run(scenario())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.agents.external import USED_UP
-from curtainwall.agents.external.process import Limits
+from curtainwall.agents.external.process import ProcessLimits
 from curtainwall.host import lock_file
 from curtainwall.model import (
     AgentSpoke,
@@ -167,7 +167,7 @@ def test_a_process_that_is_about_to_leave_is_waited_for(short_path: Path, fake: 
 @covers("process.pool")
 def test_never_more_processes_than_allowed_and_everybody_is_answered(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
-        async with processed(short_path, program=fake, limits=Limits(processes=2)) as rig:
+        async with processed(short_path, program=fake, limits=ProcessLimits(processes=2)) as rig:
             sessions = [await rig.open() for _ in range(6)]
             most, words = 0, list[str]()
 
@@ -198,7 +198,7 @@ def test_never_more_processes_than_allowed_and_everybody_is_answered(short_path:
 @covers("process.idle")
 def test_a_process_that_rests_answers_to_its_health_and_ends_after_a_while(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
-        async with processed(short_path, program=fake, limits=Limits(idle=3.0, health=0.2)) as rig:
+        async with processed(short_path, program=fake, limits=ProcessLimits(idle=3.0, health=0.2)) as rig:
             session = await rig.open()
             await rig.say(session, "first")
             assert rig.agent.alive == 1
@@ -256,7 +256,7 @@ def test_a_refused_key_is_a_used_up_budget_where_one_is_used_up(short_path: Path
 
 def test_one_that_ends_badly_again_and_again_is_started_ever_later(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
-        async with processed(short_path, program=fake, limits=Limits(back_off=0.3)) as rig:
+        async with processed(short_path, program=fake, limits=ProcessLimits(back_off=0.3)) as rig:
             session = await rig.open()
             words = list[str]()
 

@@ -11,8 +11,8 @@ from curtainwall.agents.external.process import (
     AgentErred,
     AgentGarbled,
     AgentSilent,
-    Limits,
     NoAnswer,
+    ProcessLimits,
     WrongVersion,
 )
 from curtainwall.model import ExtensionNoted, InterruptTurn, TextStreamed, TurnStatus
@@ -22,7 +22,7 @@ from tests.support.foreign import Turned
 from tests.support.houses import ANN, run, until
 from tests.support.processed import processed
 
-QUICK = Limits(silence=3.0, grace=1.0)
+QUICK = ProcessLimits(silence=3.0, grace=1.0)
 """Quick to give up, and still long enough for a program that starts on a busy machine."""
 
 
@@ -152,7 +152,7 @@ def test_an_interrupt_keeps_what_was_shown_and_only_a_process_that_does_not_list
     short_path: Path, fake: Path, words: str, grace: float, starts: int
 ) -> None:
     async def scenario() -> None:
-        async with processed(short_path, program=fake, limits=Limits(grace=grace)) as rig:
+        async with processed(short_path, program=fake, limits=ProcessLimits(grace=grace)) as rig:
             session = await rig.open()
             before = len(rig.events(session))
             async with rig.journal.listen(session) as live:
@@ -171,7 +171,7 @@ def test_an_interrupt_keeps_what_was_shown_and_only_a_process_that_does_not_list
 @covers("process.answers-its-message")
 def test_the_late_answer_to_an_interrupted_message_is_not_taken_for_the_answer_to_the_next(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
-        async with processed(short_path, program=fake, limits=Limits(grace=60.0)) as rig:
+        async with processed(short_path, program=fake, limits=ProcessLimits(grace=60.0)) as rig:
             session = await rig.open()
             before = len(rig.events(session))
             async with rig.journal.listen(session) as live:
@@ -188,7 +188,7 @@ def test_the_late_answer_to_an_interrupted_message_is_not_taken_for_the_answer_t
 
 def test_a_turn_that_works_for_too_long_is_stopped_and_keeps_what_was_shown(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
-        async with processed(short_path, program=fake, limits=Limits(turn=6.0)) as rig:
+        async with processed(short_path, program=fake, limits=ProcessLimits(turn=6.0)) as rig:
             session = await rig.open()
             turned = await rig.say(session, fake_claude.HANGS)
             assert turned.end.status is TurnStatus.FAILED

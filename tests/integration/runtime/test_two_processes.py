@@ -12,7 +12,7 @@ from typing import Self
 import pytest
 
 from curtainwall.model import MessageAccepted, SessionId, session_stream
-from curtainwall.runtime import House, SystemClock
+from curtainwall.runtime import SessionRegistry, SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 from tests.support.covers import covers
@@ -129,7 +129,7 @@ def test_when_the_owner_is_killed_the_other_takes_over_and_nothing_accepted_is_l
 
 @covers("runtime.takes-over-at-once")
 def test_whoever_waits_for_a_lease_goes_on_as_soon_as_its_owner_is_killed(home: Path) -> None:
-    async def taken(h: House) -> None:
+    async def taken(h: SessionRegistry) -> None:
         while h.stores.leases.take(A) is None:
             await h.until_free(A, patience=3600)
 

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import pytest
 
-from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Program, ProgramEnded, Prompt, Reply
+from curtainwall.agents.builtin.language_model import AgentMessage, Delta, ModelReply, Program, ProgramOutcome, Prompt, UserMessage
 from curtainwall.channels.web.live.session_hub import SessionHub
-from curtainwall.channels.web.render.items import Call, Note, Said, Spoke
+from curtainwall.channels.web.render.items import CallItem, MessageItem, NoteItem, SpeechItem
 from curtainwall.config.agents import BUILTIN
 from curtainwall.model import (
     CallFinished,
@@ -26,9 +26,9 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from curtainwall.runtime.sessions.actor import Actor
-from curtainwall.serve.web.service import house_of
+from curtainwall.serve.web.service import web_ports
 from tests.support.covers import covers
 from tests.support.waiting import until
 from tests.support.webs import CONFIG, Visit, Web, told, web_at
@@ -52,29 +52,29 @@ class Reading:
     name: str = "reading"
     context_size: int = 1_000_000_000
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
-        if prompt.items and isinstance(prompt.items[-1], HumanSaid):
-            said = AgentSaid(text="", programs=(Program(id=f"p{prompt.replies}", code=READS),))
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
+        if prompt.items and isinstance(prompt.items[-1], UserMessage):
+            said = AgentMessage(text="", programs=(Program(id=f"p{prompt.replies}", code=READS),))
         else:
-            said = AgentSaid(text=f"after {sum(isinstance(item, HumanSaid) for item in prompt.items)} messages")
-        yield Reply(said, {"text": said.text}, Usage(), "end_turn")
+            said = AgentMessage(text=f"after {sum(isinstance(item, UserMessage) for item in prompt.items)} messages")
+        yield ModelReply(said, {"text": said.text}, Usage(), "end_turn")
 
 
 class Sleeping(Reading):
     """A model that runs a program without an end for the first message, and then says how long each message was."""
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
-        heard = [len(item.text) for item in prompt.items if isinstance(item, HumanSaid)]
-        said = AgentSaid(text=f"{heard}") if prompt.replies else AgentSaid(text="", programs=(Program(id="p", code=SLEEPS),))
-        yield Reply(said, {}, Usage(), "end_turn")
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
+        heard = [len(item.text) for item in prompt.items if isinstance(item, UserMessage)]
+        said = AgentMessage(text=f"{heard}") if prompt.replies else AgentMessage(text="", programs=(Program(id="p", code=SLEEPS),))
+        yield ModelReply(said, {}, Usage(), "end_turn")
 
 
 class Talking(Reading):
     """A model that runs nothing, and says how each message began and how long it was."""
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
-        heard = (f"{item.text[:9].strip()} {len(item.text)}" for item in prompt.items if isinstance(item, HumanSaid))
-        yield Reply(AgentSaid(text=", ".join(heard)), {}, Usage(), "end_turn")
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
+        heard = (f"{item.text[:9].strip()} {len(item.text)}" for item in prompt.items if isinstance(item, UserMessage))
+        yield ModelReply(AgentMessage(text=", ".join(heard)), {}, Usage(), "end_turn")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def ann(web: Web) -> Visit:
 
 
 def begun(web: Web, model: str) -> SessionId:
-    session = web.do(open_new(web.served.wired.sessions, Wanted(model, None, "a session", BUILTIN), Who(name="ann", channel="web")))
+    session = web.do(open_new(web.served.wired.sessions, SessionSpec(model, None, "a session", BUILTIN), Who(name="ann", channel="web")))
     (web.served.wired.setup.home.session(session).workspace / "notes.txt").write_text(NOTES)
     return session
 
@@ -148,7 +148,7 @@ def test_a_hub_that_nobody_looks_at_leaves_memory_without_a_search_for_garbage(w
     session = begun(web, "talking")
 
     async def started_and_stopped() -> "weakref.ref[SessionHub]":
-        hub = SessionHub(house_of(web.served), session)
+        hub = SessionHub(web_ports(web.served), session)
         await hub.start()
         # Its tasks have to be waiting for something before they can be stopped there.
         await asyncio.sleep(0)
@@ -165,11 +165,11 @@ def test_a_hub_that_nobody_looks_at_leaves_memory_without_a_search_for_garbage(w
 def test_a_page_keeps_the_end_of_a_long_conversation_and_shows_all_of_it(web: Web, ann: Visit) -> None:
     session, turns = begun(web, "reading"), 70
     with ann.listen(f"on=&session={session}&after=0"):
-        items = alive(Said, Spoke, Call, Note)
+        items = alive(MessageItem, SpeechItem, CallItem, NoteItem)
         for _ in range(turns):
             converse(web, ann, session)
         gc.collect()
-        assert len(added(items, Said, Spoke, Call, Note)) <= KEPT_ITEMS < 3 * turns
+        assert len(added(items, MessageItem, SpeechItem, CallItem, NoteItem)) <= KEPT_ITEMS < 3 * turns
         # A part of them, as always; and whoever asks for all gets all.
         shown = ann.get(f"/sessions/{session}").text
         assert shown.count("read the notes") < turns
@@ -183,7 +183,7 @@ def test_a_page_keeps_the_end_of_a_long_conversation_and_shows_all_of_it(web: We
 @covers("serve.memory-stays-flat")
 def test_long_conversations_of_many_sessions_are_held_packed_and_go_on_as_they_were(web: Web, ann: Visit) -> None:
     sessions = [begun(web, "talking") for _ in range(MANY)]
-    words = (HumanSaid, AgentSaid, ProgramEnded)
+    words = (UserMessage, AgentMessage, ProgramOutcome)
     before = alive(*words)
     for number, session in enumerate(sessions):
         converse(web, ann, session, f"message{number:02} ".ljust(LONG, "x"))
@@ -197,12 +197,12 @@ def test_long_conversations_of_many_sessions_are_held_packed_and_go_on_as_they_w
 @covers("serve.memory-stays-flat")
 def test_long_conversations_are_held_packed_while_their_programs_run(web: Web, ann: Visit) -> None:
     sessions = [begun(web, "sleeping") for _ in range(MANY)]
-    feed, before = web.served.wired.house.feed, alive(HumanSaid)
+    feed, before = web.served.wired.house.feed, alive(UserMessage)
     for session in sessions:
         assert ann.post(f"/sessions/{session}/message", text="x" * LONG).status_code == 303
     for session in sessions:
         until(lambda of=session: any(isinstance(it.event, ModelResponded) for it in feed.read(session_stream(of))))
-    until(lambda: sum(len(it.text) for it in added(before, HumanSaid)) <= UNPACKED)
+    until(lambda: sum(len(it.text) for it in added(before, UserMessage)) <= UNPACKED)
     for session in sessions:
         assert not any(isinstance(it.event, TurnEnded) for it in feed.read(session_stream(session)))
         web.do(web.served.wired.house.send(session, InterruptTurn(by=Who(name="ann", channel="web"))))

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from curtainwall.compose.gate import Wired
+from curtainwall.compose.gate import GatedSessions
 from curtainwall.model import (
     AgentSpoke,
     ApprovalAnswered,
@@ -23,7 +23,7 @@ from curtainwall.model import (
     SessionQuery,
     session_stream,
 )
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from tests.support.covers import covers
 from tests.support.far_side import FarSide, post
 from tests.support.ports import free_port
@@ -34,8 +34,8 @@ from tests.support.waiting import eventually, until
 WORKING, WAITING, STEPS = 50, 50, 4
 
 
-async def born(wired: Wired, model: str, mode: Mode) -> SessionId:
-    session = await open_new(wired.sessions, Wanted(model, mode=mode, routes=(Route(channel="web", reference=""),)), ANN)
+async def born(wired: GatedSessions, model: str, mode: Mode) -> SessionId:
+    session = await open_new(wired.sessions, SessionSpec(model, mode=mode, routes=(Route(channel="web", reference=""),)), ANN)
     await wired.house.send(session, SendMessage(by=ANN, message=MessageId(wired.house.mint()), text="go"))
     return session
 
@@ -78,7 +78,7 @@ def test_a_hundred_sessions_and_a_burst_of_answers_survive_a_kill(program: Progr
             await eventually(lambda: all_ready(wired, working + waiting, answering=True), 300, pause=0.05)
             check(wired, working, waiting)
 
-    def all_ready(wired: Wired, sessions: list[SessionId], *, answering: bool) -> bool:
+    def all_ready(wired: GatedSessions, sessions: list[SessionId], *, answering: bool) -> bool:
         rows = {row.session: row for row in wired.store.index.sessions(SessionQuery(limit=1_000))}
         if answering:
             # Later steps ask again, each for itself.
@@ -87,7 +87,7 @@ def test_a_hundred_sessions_and_a_burst_of_answers_survive_a_kill(program: Progr
                 task.add_done_callback(lambda done: done.exception())
         return all(rows[session].status == "ready" and rows[session].turns for session in sessions)
 
-    def check(wired: Wired, working: list[SessionId], waiting: list[SessionId]) -> None:
+    def check(wired: GatedSessions, working: list[SessionId], waiting: list[SessionId]) -> None:
         assert all(count == 1 for count in far.hits.values()), {path: count for path, count in far.hits.items() if count > 1}
         for kind, sessions in (("slow", working), ("asked", waiting)):
             for number, session in enumerate(sessions):

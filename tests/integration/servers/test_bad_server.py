@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import CallFinished, CallRequest
-from curtainwall.tools.progress import hearing
+from curtainwall.tools.runners import progress_to
 from curtainwall.tools.servers import CannotStart
-from curtainwall.tools.servers.link import ServerLost
+from curtainwall.tools.servers.client import ServerLost
 from tests.support.covers import covers
 from tests.support.houses import events, run, until
 from tests.support.servers import bad_server, desk, place_at, review, servers_at
@@ -138,7 +138,7 @@ def test_progress_is_heard_by_whoever_waits(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with desk(tmp_path, *await review(tmp_path, bad_server())) as at:
-            with hearing(lambda *told: heard.append(told)):
+            with progress_to(lambda *told: heard.append(told)):
                 answer = await at.gate.request(at.session, CallRequest(tool="bad.progress", arguments={}))
             assert answer.result is not None
             assert answer.result.value == "done"

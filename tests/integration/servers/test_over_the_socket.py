@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.tools.mcp_in import Door
+from curtainwall.tools.mcp_in import McpServer
 from tests.support.covers import covers
 from tests.support.houses import run
 from tests.support.mcp import ERAS, client
@@ -28,7 +28,7 @@ def test_a_client_uses_a_server_of_others_and_hears_of_its_progress(era: str, tm
 
     async def story() -> None:
         async with desk(tmp_path, *await review(tmp_path, real_server("everything", EVERYTHING_SERVER))) as at:
-            door = Door(at.session, at.gate, at.house.feed, at.hub.listing, at.house.clock)
+            door = McpServer(at.session, at.gate, at.house.feed, at.hub.listing, at.house.clock)
             async with door.open(tmp_path / "s"), client(tmp_path / "s", era) as mcp:
                 listed = {tool.name: tool for tool in (await mcp.list_tools()).tools}
                 assert "The server `everything` says: " in str(listed["everything__get-sum"].description)

@@ -5,11 +5,10 @@ import asyncio
 import pytest
 
 from curtainwall import serving
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import CloseSession, Opening, Route, RouteAdded, SessionId, SessionQuery, Who, session_stream
-from curtainwall.operations.open import Wanted
-from curtainwall.operations.places import HousePlaces
+from curtainwall.operations.open import ChannelPlaces, SessionSpec
 from tests.support.covers import covers
 from tests.support.houses import run
 from tests.support.program import Program
@@ -23,9 +22,9 @@ def test_whoever_first_talks_at_a_place_opens_its_session_and_one_that_ended_mak
     program.configure('[channels.matrix]\noperators = ["olga"]\n[approvals]\ntargets = ["web", "matrix:!ops:server"]\n')
 
     async def check() -> None:
-        async with open_house(set_up(environ=program.environ)) as wired:
+        async with open_gate(load_setup(environ=program.environ)) as wired:
             attended: list[SessionId] = []
-            places = HousePlaces(wired.sessions, attended.append, lambda place: Wanted("demo", routes=(place,)))
+            places = ChannelPlaces(wired.sessions, attended.append, lambda place: SessionSpec("demo", routes=(place,)))
             assert places.session_at(ROOM) is None
             led = await asyncio.gather(*(places.lead(ROOM, OLGA) for _ in range(5)))
             assert len(set(led)) == 1
@@ -61,7 +60,7 @@ def test_the_agent_of_the_configuration_works_wherever_nobody_names_another(prog
     program.configure(MINE)
 
     async def check() -> None:
-        async with serving(set_up(environ=program.environ)) as served:
+        async with serving(load_setup(environ=program.environ)) as served:
             wanted = served.wanted_at(ROOM)
             assert (wanted.agent, wanted.model, wanted.routes) == ("mine", "openai:gpt-5.1", (ROOM,))
             opened = await served.work.desk.open(Opening(how="new"), Who(name="ann"))

@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from curtainwall.channels.cron import Firing, place_of
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.library.session import open_session
 from curtainwall.model import MessageAccepted, OpeningFailed, Route, SessionId, SessionRenamed, Undecided, Who, session_stream
-from curtainwall.operations.open import Wanted
-from curtainwall.operations.places import HousePlaces
-from curtainwall.serve.webhook.deliveries import place_of as place_of_delivery
+from curtainwall.operations.open import ChannelPlaces, SessionSpec
+from curtainwall.serve.deliveries import place_of as place_of_delivery
 from tests.support.covers import covers
 from tests.support.ports import free_port
 from tests.support.program import Program
@@ -49,8 +48,8 @@ def test_whoever_wants_something_in_a_session_hears_who_holds_it_and_what_is_kep
         return str(told.value)
 
     async def at_a_place() -> str:
-        async with open_house(set_up()) as wired:
-            places = HousePlaces(wired.sessions, lambda _: None, lambda place: Wanted("demo", routes=(place,)))
+        async with open_gate(load_setup()) as wired:
+            places = ChannelPlaces(wired.sessions, lambda _: None, lambda place: SessionSpec("demo", routes=(place,)))
             with pytest.raises(Undecided) as told:
                 await places.move(ROOM, session, OLGA, None)
             assert places.session_at(ROOM) == session, "where a place leads needs no decision of the session's owner"

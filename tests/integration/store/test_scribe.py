@@ -69,7 +69,7 @@ async def busy(disk: OnDisk, busy_millis: int = 5_000) -> AsyncGenerator[SqliteS
     """Open a store that takes anything for busy."""
     store = SqliteStore.open(disk.home, StillClock(), busy_millis=busy_millis)
     try:
-        store.write_apart(crowded=0)
+        store.allow_writer_process(crowded=0)
         yield store
     finally:
         store.close()
@@ -78,7 +78,7 @@ async def busy(disk: OnDisk, busy_millis: int = 5_000) -> AsyncGenerator[SqliteS
 async def busily(disk: OnDisk) -> SqliteStore:
     """Return a store that a process has written for."""
     store = SqliteStore.open(disk.home, StillClock())
-    store.write_apart(crowded=0)
+    store.allow_writer_process(crowded=0)
     await warm(store, A)
     return store
 
@@ -86,7 +86,7 @@ async def busily(disk: OnDisk) -> SqliteStore:
 def test_a_quiet_store_starts_no_process(disk: OnDisk) -> None:
     async def scenario() -> None:
         store = disk.open()
-        store.write_apart()
+        store.allow_writer_process()
         for end in range(20):
             await store.log.append(batch(A, end, spoke(f"{end}")))
         assert the_writer() is None
@@ -97,7 +97,7 @@ def test_a_quiet_store_starts_no_process(disk: OnDisk) -> None:
 def test_what_could_not_be_taken_does_not_count_as_under_way(disk: OnDisk) -> None:
     async def scenario() -> None:
         store = disk.open()
-        store.write_apart(crowded=1)
+        store.allow_writer_process(crowded=1)
         # More than there is room for.
         usual = threading.stack_size(1 << 46)
         try:
@@ -294,7 +294,7 @@ def test_the_log_knows_which_audit_files_are_complete_also_once_the_thread_write
 
     async def scenario() -> None:
         store = disk.open()
-        store.write_apart(crowded=5)
+        store.allow_writer_process(crowded=5)
         while (pid := the_writer()) is None or not is_writing(pid):
             await crowd(store)
         await asyncio.gather(crowd(store), store.log.append(batch(A, 0, *everything_audited())))
@@ -407,7 +407,7 @@ def test_what_it_leaves_is_answered_also_where_no_thread_can_take_it_over(disk: 
 def test_one_that_has_nothing_to_do_for_long_is_let_go_and_comes_back_when_it_is_wanted(disk: OnDisk) -> None:
     async def scenario() -> None:
         store = disk.open()
-        store.write_apart(crowded=0, quiet=1)
+        store.allow_writer_process(crowded=0, quiet=1)
         pid = await warm(store, A)
         await store.log.append(batch(B, 0, *everything_audited()))
         await eventually(lambda: the_writer() is None)
@@ -434,7 +434,7 @@ def test_a_loss_counts_no_more_after_one_that_was_let_go(disk: OnDisk, caplog: p
 
     async def scenario() -> None:
         store = disk.open()
-        store.write_apart(crowded=0, quiet=1)
+        store.allow_writer_process(crowded=0, quiet=1)
         await lose(store)
         await warm(store, A)
         await eventually(lambda: the_writer() is None)
@@ -448,7 +448,7 @@ def test_a_loss_counts_no_more_after_one_that_was_let_go(disk: OnDisk, caplog: p
 def test_a_store_closes_also_while_one_that_was_let_go_does_not_end(disk: OnDisk) -> None:
     async def scenario() -> None:
         store = disk.open()
-        store.write_apart(crowded=0, quiet=0)
+        store.allow_writer_process(crowded=0, quiet=0)
         pid = await warm(store, A)
         os.kill(pid, signal.SIGSTOP)
         # It is let go within one beat, and given up after four.
@@ -466,7 +466,7 @@ def test_asking_for_a_process_twice_leaves_one(disk: OnDisk) -> None:
     async def scenario() -> None:
         async with busy(disk) as store:
             pid = await warm(store, A)
-            store.write_apart(crowded=0)
+            store.allow_writer_process(crowded=0)
             assert await warm(store, A) == pid
             assert writers_of(os.getpid()) == [pid]
         assert the_writer() is None
@@ -479,7 +479,7 @@ def test_a_later_loop_that_asks_for_a_process_gets_one_of_its_own(disk: OnDisk) 
     first = the_writer()
 
     async def scenario() -> None:
-        store.write_apart(crowded=0)
+        store.allow_writer_process(crowded=0)
         # It was killed, or ended by itself a moment ago.
         until(lambda: the_writer() is None)
         assert await warm(store, A) != first
@@ -509,7 +509,7 @@ def test_a_house_that_does_not_know_what_runs_python_writes_by_itself(
 def test_a_store_that_closes_while_it_hangs_writes_what_is_left_itself(disk: OnDisk) -> None:
     async def scenario() -> None:
         store = SqliteStore.open(disk.home, StillClock(), busy_millis=50)
-        store.write_apart(crowded=0)
+        store.allow_writer_process(crowded=0)
         pid = await warm(store, A)
         end = store.log.head(A)
         os.kill(pid, signal.SIGSTOP)

@@ -17,7 +17,7 @@ from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 from curtainwall.store.disk.store import SqliteLog
-from curtainwall.teams.adoption import lately_on_disk, on_disk
+from curtainwall.teams.adoption import on_disk, recent_on_disk
 from tests.support import fake_claude
 from tests.support.covers import covers
 from tests.support.houses import ANN, run, until
@@ -317,10 +317,10 @@ def test_a_pair_that_nobody_uses_counts_as_archived_is_not_got_ready_and_wakes_w
         async with open_teams() as teams:
             assert [it.status for it in teams.figures()] == ["archived"]
             conversations = wired_of(teams).teams
-            assert (len(on_disk(conversations)), lately_on_disk(conversations)) == (1, []), "nobody reads it before it is used again"
+            assert (len(on_disk(conversations)), recent_on_disk(conversations)) == (1, []), "nobody reads it before it is used again"
             assert (await teams.ask("backend", "second")).text == "message 2: second"
             assert [it.status for it in teams.figures()] == ["active"]
-            assert [it.standing.state for it in lately_on_disk(conversations)] == ["kept"]
+            assert [it.standing.state for it in recent_on_disk(conversations)] == ["kept"]
 
     run(again())
     assert len(list(short_home.home.glob("sessions/*/state/started-*"))) == 2

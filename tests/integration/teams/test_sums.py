@@ -12,8 +12,8 @@ import pytest
 from curtainwall import open_teams
 from curtainwall.model import BudgetKind, Feed, RaiseBudget, Recorded, SessionId, StreamId, session_stream
 from curtainwall.session import lift
+from curtainwall.teams.archive import ConversationTotals
 from curtainwall.teams.pairs import Pair
-from curtainwall.teams.sums import Sum
 from tests.integration.teams.test_stuck import POOR
 from tests.support.covers import covers
 from tests.support.houses import ANN, run, until
@@ -57,10 +57,10 @@ def test_figures_that_are_gone_on_with_are_those_of_the_whole_log_wherever_it_wa
         assert len(entries) > 20
         for now in (entries[-1].event.at, LATER):
             for end in range(1, len(entries) + 1):
-                whole, left = Sum(), Sum()
+                whole, left = ConversationTotals(), ConversationTotals()
                 whole.read(cast("Feed", CutFeed(entries, end)), session)
                 left.read(cast("Feed", CutFeed(entries, end // 2)), session)
-                again = Sum.kept(str(left))
+                again = ConversationTotals.kept(str(left))
                 feed = CutFeed(entries, end)
                 again.read(cast("Feed", feed), session)
                 assert again == whole
@@ -93,13 +93,13 @@ def test_a_list_writes_down_where_it_left_long_logs_and_goes_by_nothing_that_doe
             assert archive.sum(seldom) is None, "so little is not worth writing down"
             assert archive.sum(SessionId("gone")) is None
             assert {it.messages for it in teams.figures()} == {12, 1}
-            await marks.set("sums of teams", {often: mark, "gone": str(Sum(cursor=5))})
+            await marks.set("sums of teams", {often: mark, "gone": str(ConversationTotals(cursor=5))})
 
     run(talked())
     first = listed()
     run(looked("no sum"))
     assert listed() == first, "what is in disorder is read again"
-    run(looked(str(Sum(cursor=10**6, messages=99))))
+    run(looked(str(ConversationTotals(cursor=10**6, messages=99))))
     assert listed() == first, "it is of another log"
     with closing(sqlite3.connect(team_home.home / "curtainwall.db")) as db, db:
         (mark,) = [value for name, value in db.execute("SELECT name, value FROM mark WHERE channel = 'sums of teams'") if name != "gone"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import Mode, Prepared, ToolResult
-from curtainwall.tools.git.network import Target, ssh_command
+from curtainwall.tools.git.network import GitTarget, ssh_command
 from tests.support.git_server import GitServer, git, serving
 from tests.support.machines import Machine, permit
 from tests.support.remotes import one_remote
@@ -244,7 +244,7 @@ def test_a_repository_outside_is_opened_alone_and_never_with_something_protected
 )
 def test_ssh_goes_to_the_judged_host_and_asks_nobody(url: str, alias: str) -> None:
     remote = one_remote(url)
-    target = Target(remote.url, remote.host)
+    target = GitTarget(remote.url, remote.host)
     assert target.protocol == "ssh"
     command = ssh_command(target, "192.0.2.7")
     for option in ("BatchMode=yes", "StrictHostKeyChecking=yes", "ProxyCommand=none", "HostName=192.0.2.7", f"HostKeyAlias={alias}"):

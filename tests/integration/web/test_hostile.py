@@ -32,7 +32,7 @@ from curtainwall.model import (
     TurnStatus,
     Who,
 )
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from curtainwall.teams.callers import OutsideCaller
 from tests.integration.web.conftest import Screens
 from tests.support.covers import covers
@@ -89,7 +89,7 @@ def hostile_session(web: Web) -> SessionId:
     project.mkdir(exist_ok=True)
     name = MARKUP + TRICKS.replace("\0", "")
     model = f"script:{web.scratch}/{MARKUP.replace('/', '')}"
-    wanted = Wanted(model, project, name, "nobody", Mode.DEFAULT)
+    wanted = SessionSpec(model, project, name, "nobody", Mode.DEFAULT)
     session = web.do(open_new(web.served.wired.sessions, wanted, Who(name="ann", channel="local")))
     file = project / "<img src=x onerror=alert(1)>.txt"
     file.write_text(MARKUP + TRICKS + ENORMOUS)

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from curtainwall.channels.web.live.house_hub import MOST_CARDS
+from curtainwall.channels.web.live.hubs import MOST_CARDS
 from curtainwall.model import AnswerApproval, Who
 from tests.integration.web.conftest import Screens
 from tests.support.covers import covers

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from curtainwall.agents.crew import Crew
+from curtainwall.agents.registry import AgentRegistry
 from curtainwall.model import NotFound, SessionId, TurnAt, TurnId, TurnResult, TurnStatus
 from tests.support.covers import covers
 from tests.support.talking import run
@@ -41,10 +41,10 @@ class OneKind:
     made: list[Stand] = field(default_factory=list)
     closed: int = 0
 
-    async def see_that_it_can(self, agent: str) -> None:
+    async def require_ready(self, agent: str) -> None:
         raise NotFound(f"no {agent}")
 
-    def see_model(self, agent: str, model: str) -> None:
+    def require_model(self, agent: str, model: str) -> None:
         raise NotFound(f"{agent} has no {model}")
 
     async def worker(self) -> Stand:
@@ -58,7 +58,7 @@ class OneKind:
 @covers("agents.by-name", "agents.made-when-needed")
 def test_a_session_finds_its_agent_by_name_and_nothing_is_made_for_the_others() -> None:
     builtin, foreign = OneKind(("builtin",)), OneKind(("claude", "codex"))
-    crew = Crew({OURS: "builtin", THEIRS: "codex", NOBODYS: "gone"}.__getitem__, builtin, foreign)
+    crew = AgentRegistry({OURS: "builtin", THEIRS: "codex", NOBODYS: "gone"}.__getitem__, builtin, foreign)
 
     async def story() -> None:
         assert crew.last_words(OURS) == "", "whoever has not worked has said nothing"
@@ -70,7 +70,7 @@ def test_a_session_finds_its_agent_by_name_and_nothing_is_made_for_the_others() 
         with pytest.raises(NotFound, match="there is no agent `gone` here; there are: builtin, claude, codex"):
             await crew.work(TurnAt(session=NOBODYS, turn=TurnId("three")))
         with pytest.raises(NotFound, match="codex has no gpt"):
-            crew.kind_of("codex").see_model("codex", "gpt")
+            crew.kind_of("codex").require_model("codex", "gpt")
         await crew.compact(THEIRS, "")
         crew.forget(OURS)
         assert foreign.made[0].forgot == [THEIRS, OURS]

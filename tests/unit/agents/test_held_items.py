@@ -1,15 +1,15 @@
 """Items of a conversation are the same again after they were packed, and take less memory meanwhile."""
 
 from curtainwall.agents.builtin.held_items import HeldItems
-from curtainwall.agents.builtin.talk import AgentSaid, HumanSaid, Program, ProgramEnded
+from curtainwall.agents.builtin.language_model import AgentMessage, Program, ProgramOutcome, UserMessage
 
 
 def test_a_packed_conversation_is_the_same_afterwards_and_takes_less_meanwhile() -> None:
     items = (
-        HumanSaid(text="go " * 10_000),
-        HumanSaid(text="beside it", is_context=True),
-        AgentSaid(text="half a character: \ud800", programs=(Program(id="p1", code="1"),), kept={"a": [1, None, "é"]}),
-        ProgramEnded(id="p1", text="done"),
+        UserMessage(text="go " * 10_000),
+        UserMessage(text="beside it", is_context=True),
+        AgentMessage(text="half a character: \ud800", programs=(Program(id="p1", code="1"),), kept={"a": [1, None, "é"]}),
+        ProgramOutcome(id="p1", text="done"),
     )
     held = HeldItems()
     assert (held.pack(), held.last, held.items) == (0, None, [])
@@ -24,7 +24,7 @@ def test_a_packed_conversation_is_the_same_afterwards_and_takes_less_meanwhile()
 
 
 def test_a_conversation_that_is_packed_again_has_what_came_meanwhile() -> None:
-    held, said = HeldItems(), [HumanSaid(text=letter) for letter in "abcdef"]
+    held, said = HeldItems(), [UserMessage(text=letter) for letter in "abcdef"]
     held.add(said[:2])
     held.pack()
     assert held.items == said[:2]
@@ -47,7 +47,7 @@ def test_a_conversation_that_is_packed_again_has_what_came_meanwhile() -> None:
 def test_what_is_packed_turn_by_turn_takes_little_more_than_what_is_packed_at_once() -> None:
     by_and_by, at_once = HeldItems(), HeldItems()
     for number in range(200):
-        said = (HumanSaid(text="read the notes"), AgentSaid(text=f"note {number}: bread, milk, a new lock for the gate"))
+        said = (UserMessage(text="read the notes"), AgentMessage(text=f"note {number}: bread, milk, a new lock for the gate"))
         by_and_by.add(said)
         by_and_by.pack()
         at_once.add(said)

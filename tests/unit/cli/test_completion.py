@@ -13,8 +13,8 @@ import pytest
 from curtainwall.cli.completion import TABLE, database
 from curtainwall.cli.completion_table import render
 from curtainwall.cli.main import COMMANDS
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.config.agents import LOCAL, SHIPPED
 from curtainwall.host.home import find_home
 from tests.support.covers import covers
@@ -187,7 +187,7 @@ def test_completing_writes_nothing(ask: Asked, places: Places) -> None:
 @covers("cli.completion-is-quiet")
 def test_what_a_running_process_has_just_written_is_known(ask: Asked, places: Places) -> None:
     async def look() -> tuple[str, list[str]]:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace)
             before = set(_everything(places.home))
             told = ask("sessions", "show", "")

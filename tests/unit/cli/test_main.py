@@ -17,7 +17,7 @@ import pytest
 
 from curtainwall import __version__
 from curtainwall.channels.terminal import wants_colour
-from curtainwall.cli.completion import TABLE, Described
+from curtainwall.cli.completion import TABLE, CommandSpec
 from curtainwall.cli.main import COMMANDS
 from curtainwall.cli.screen import paint
 from curtainwall.serve.service import SERVICES
@@ -108,7 +108,7 @@ def test_every_command_has_help(run: Run, name: str) -> None:
     assert told.out.startswith(f"Usage: curtainwall {name}")
 
 
-def _described() -> dict[str, Described]:
+def _described() -> dict[str, CommandSpec]:
     return json.loads(TABLE.read_text(encoding="utf-8"))
 
 
@@ -314,7 +314,7 @@ def test_small_questions_import_little(places: Places) -> None:
 def test_what_is_served_loads_matrix_only_where_it_is_configured() -> None:
     code = f"import sys; [__import__(name) for name in {list(SERVICES.values())}]; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert {"starlette", "curtainwall.serve.matrix.service"} <= set(done.stdout.split())
+    assert {"starlette", "curtainwall.serve.matrix"} <= set(done.stdout.split())
     assert not {"nio", "curtainwall.channels.matrix"} & set(done.stdout.split())
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.cli.tables import breadth, laid_out
+from curtainwall.cli.screen import display_width, laid_out
 
 HEADS = ("session", "changed", "name")
 ROWS = [("1m7gsd7ykzy0r6cj", "2026-11-15 23:41:48 UTC", "a name of several words"), ("1m7gsd6fnysx9h1m", "2026-11-15 23:41:46 UTC", "")]
@@ -64,5 +64,5 @@ def test_no_word_is_ever_broken_and_only_a_long_one_is_too_broad(rows: list[tupl
     for word in (word for row in rows for cell in row for word in cell.split()):
         assert word in shown.split()
     for line in shown.split("\n"):
-        longest = max((breadth(word) for word in line.split()), default=0)
-        assert breadth(line.rstrip()) <= max(room, 2 + longest)
+        longest = max((display_width(word) for word in line.split()), default=0)
+        assert display_width(line.rstrip()) <= max(room, 2 + longest)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.config_checks import dangling
+from curtainwall.compose.config_checks import missing_references
 from curtainwall.config.loader import parse_config
 from tests.support.in_process import Places, Said
 
@@ -43,7 +43,7 @@ url = "http://localhost:1/v1"
 @pytest.mark.parametrize("program", ["no-such-program", "/no/such/program", "~/no-such-program", "/etc/passwd"])
 def test_each_key_that_names_a_program_that_cannot_run_is_told(program: str) -> None:
     there = f"names the program `{program}`, which is not there or cannot be run; until it can,"
-    assert dangling(parse_config(PROGRAMS.format(program=program))) == (
+    assert missing_references(parse_config(PROGRAMS.format(program=program))) == (
         f"`approvals.approver` {there} every ask is left to humans",
         f"`notify.command` {there} nobody is told by it",
         f"`servers.x.command` {there} its tools cannot be called",
@@ -55,11 +55,11 @@ def test_a_program_that_is_there_is_found_as_it_will_be(tmp_path: Path) -> None:
     (tmp_path / "guard").chmod(0o755)
     environ = {"HOME": str(tmp_path), "PATH": str(tmp_path)}
     for program in ("guard", "~/guard", f"{tmp_path}/guard", "sh", "/bin/sh"):
-        assert dangling(parse_config(PROGRAMS.format(program=program)), environ) == ()
+        assert missing_references(parse_config(PROGRAMS.format(program=program)), environ) == ()
 
 
 def test_each_key_that_names_a_model_of_ours_that_is_none_is_told() -> None:
-    told = dangling(parse_config(MODELS.format(model="opnai:x")))
+    told = missing_references(parse_config(MODELS.format(model="opnai:x")))
     assert [each.partition(";")[0] for each in told] == [
         "`model.name`: there is no model `opnai:x`",
         "`cron.nightly.model`: there is no model `opnai:x`",
@@ -68,8 +68,8 @@ def test_each_key_that_names_a_model_of_ours_that_is_none_is_told() -> None:
     ]
     assert told[0].endswith("; did you mean `openai`?")
     for known in ("auto", "demo", "script:x", "anthropic", "openai:x", "mine:x"):
-        assert dangling(parse_config(MODELS.format(model=known)), {}) == ()
-    (told,) = dangling(parse_config('[models.mine]\nmodel = "x"'))
+        assert missing_references(parse_config(MODELS.format(model=known)), {}) == ()
+    (told,) = missing_references(parse_config('[models.mine]\nmodel = "x"'))
     assert told.startswith("[models.mine]: `url` is missing; write")
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from curtainwall.compose.free_hosts import told_hosts
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.free_hosts import describe_hosts
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import DisableRule, Mode, RuleId
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from tests.support.covers import covers
 from tests.support.in_process import Places, opened
 
@@ -26,11 +26,11 @@ def told(places: Places) -> Told:
     """Return what tells a new session of the network, under some lists and rules."""
 
     async def work(disabled: str, options: dict[str, Any]) -> str:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace, **options)
             if disabled:
                 await wired.house.send(session, DisableRule(by=local_user(), rule=RuleId(disabled)))
-            return told_hosts(wired, session)
+            return describe_hosts(wired, session)
 
     def tell(*hosts: str, rules: str = "", disabled: str = "", **options: Any) -> str:
         (places.home / "policy").mkdir(parents=True, exist_ok=True)
@@ -129,9 +129,9 @@ def test_the_rules_of_its_own_webhook_count_for_a_session(places: Places) -> Non
     (places.home / "config.toml").write_text(f'[lists]\nhosts = ["docs.python.org"]\n{hook}')
 
     async def work() -> list[str]:
-        async with open_house(set_up()) as wired:
-            wanted = (Wanted("demo"), Wanted("demo", hook="ci"))
-            return [told_hosts(wired, await open_new(wired.sessions, each, local_user())) for each in wanted]
+        async with open_gate(load_setup()) as wired:
+            wanted = (SessionSpec("demo"), SessionSpec("demo", hook="ci"))
+            return [describe_hosts(wired, await open_new(wired.sessions, each, local_user())) for each in wanted]
 
     free, narrow = asyncio.run(asyncio.wait_for(work(), 60))
     assert "asked: docs.python.org. " in free
@@ -140,9 +140,9 @@ def test_the_rules_of_its_own_webhook_count_for_a_session(places: Places) -> Non
 
 def test_it_is_told_also_beside_the_process_that_decides_for_the_session(places: Places) -> None:
     async def work() -> str:
-        async with open_house(set_up()) as deciding, open_house(set_up()) as beside:
+        async with open_gate(load_setup()) as deciding, open_gate(load_setup()) as beside:
             session = await opened(deciding, places.workspace)
             async with deciding.house.hold(session):
-                return told_hosts(beside, session)
+                return describe_hosts(beside, session)
 
     assert asyncio.run(asyncio.wait_for(work(), 60)).startswith("Hosts: none may be fetched from freely")

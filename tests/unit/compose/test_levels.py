@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from curtainwall.compose.store import open_store
-from curtainwall.host.account import local_user
 from curtainwall.host.home import Home
+from curtainwall.host.user import local_user
 from curtainwall.model import MessageId, Post, SendMessage, session_stream
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift

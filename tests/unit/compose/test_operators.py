@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from curtainwall.host.account import local_user
+from curtainwall.host.user import local_user
 from curtainwall.model import Route
 from tests.support.covers import covers
 from tests.support.in_process import Places, Said, read, session_in

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.protection import protection_of
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.policy import protection_of
+from curtainwall.compose.setup import load_setup
 from curtainwall.host.home import Home
 from curtainwall.model import Broken, CommandRefused, Role, Workspace
 from curtainwall.policy import Protection
@@ -57,7 +57,7 @@ def test_a_path_that_is_not_whole_is_refused(tmp_path: Path, path: str) -> None:
 
 
 def test_a_workspace_around_or_in_a_protected_path_is_refused(places: Places) -> None:
-    setup = set_up()
+    setup = load_setup()
     for path in (places.user, places.user / ".ssh" / "x", places.home, places.home / "sessions", places.home.parent, Path("/")):
         for own in (True, False):
             with pytest.raises(CommandRefused, match="protected path"):
@@ -67,7 +67,7 @@ def test_a_workspace_around_or_in_a_protected_path_is_refused(places: Places) ->
 
 
 def test_other_directories_and_the_sessions_own_are_workspaces(places: Places) -> None:
-    setup = set_up()
+    setup = load_setup()
     (places.workspace / "link").symlink_to(places.user / "project")
     assert setup.workspace_at(places.workspace / "link", own=False).path == str(places.user / "project")
     assert setup.workspace_at(places.home / "sessions" / "abc" / "workspace", own=True).own

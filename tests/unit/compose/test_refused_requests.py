@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from curtainwall.compose.refused_requests import RefusedRequests
+from curtainwall.compose.network import RefusedRequests
 from curtainwall.egress import Refusal
 from curtainwall.facts import Masker
 from curtainwall.model import CloseSession, RefusedRequest, RequestsRefused, TurnId
-from curtainwall.runtime import HouseJournal, SystemClock
+from curtainwall.runtime import SessionJournal, SystemClock
 from curtainwall.store import MemoryStore
 from tests.support.covers import covers
 from tests.support.houses import ANN, events, house, open_session, run
@@ -22,7 +22,7 @@ def test_neither_keys_nor_secrets_in_a_path_are_written_down_and_the_same_key_ha
         async with house(MemoryStore(SystemClock())) as opened:
             session = await open_session(opened, tmp_path)
             masker = Masker(b"k" * 32)
-            log = RefusedRequests(session, HouseJournal(opened), opened.clock, masker, lambda: TurnId("t"))
+            log = RefusedRequests(session, SessionJournal(opened), opened.clock, masker, lambda: TurnId("t"))
             path = f"/v1/{KEY}/{'x' * 5_000}"
             await log.report([(Refusal("key", "api.example", "POST", path, "no", key), 3) for key in (KEY, PLAIN)], 7)
             (event,) = of(RequestsRefused, events(opened, session))
@@ -45,7 +45,7 @@ def test_a_request_without_a_key_has_none_in_the_log(tmp_path: Path) -> None:
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as opened:
             session = await open_session(opened, tmp_path)
-            log = RefusedRequests(session, HouseJournal(opened), opened.clock, Masker(b"k" * 32))
+            log = RefusedRequests(session, SessionJournal(opened), opened.clock, Masker(b"k" * 32))
             await log.report([(Refusal("host", "x.example:443", "CONNECT", "", "no"), 1)], 0)
             (event,) = of(RequestsRefused, events(opened, session))
             assert (event.turn, event.requests) == (

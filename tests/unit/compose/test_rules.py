@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import Broken, CallRequest, Effect, SessionId, Who
 from curtainwall.operations.explanations import Explanations
 from curtainwall.operations.fork import fork
-from curtainwall.operations.open import Wanted, open_new, reset
+from curtainwall.operations.open import SessionSpec, open_new, reset
 from tests.support.covers import covers
 from tests.support.in_process import Places, Said
 
@@ -42,14 +42,14 @@ def test_the_rules_of_a_job_hold_in_its_sessions_and_in_what_comes_of_them_and_i
     configured(places, FORBID)
 
     async def story() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             explanations = Explanations(wired.sessions)
 
             def has_it(session: SessionId) -> bool:
                 return "no-writing" in [it.rule for it in explanations.rules(session)]
 
-            strict = await open_new(wired.sessions, Wanted("demo", job="strict"), CRON)
-            free = await open_new(wired.sessions, Wanted("demo", job="free"), CRON)
+            strict = await open_new(wired.sessions, SessionSpec("demo", job="strict"), CRON)
+            free = await open_new(wired.sessions, SessionSpec("demo", job="free"), CRON)
             copy = (await fork(wired.sessions, strict, Who(name="ann"))).session
             fresh = await reset(wired.sessions, strict, Who(name="ann"))
             assert [has_it(session) for session in (strict, copy, fresh, free)] == [True, True, True, False]
@@ -69,20 +69,20 @@ def test_sessions_of_a_job_that_is_gone_do_nothing_until_it_is_back(places: Plac
     before = (places.home / "config.toml").read_text()
 
     async def story() -> None:
-        async with open_house(set_up()) as wired:
-            strict = await open_new(wired.sessions, Wanted("demo", job="strict"), CRON)
+        async with open_gate(load_setup()) as wired:
+            strict = await open_new(wired.sessions, SessionSpec("demo", job="strict"), CRON)
             copy = (await fork(wired.sessions, strict, Who(name="ann"))).session
             assert (await wired.gate.request(strict, LOOK)).verdict.effect is Effect.ALLOW
             (places.home / "config.toml").write_text(left)
-            wired.in_force.take(set_up())
-            other = await open_new(wired.sessions, Wanted("demo"), Who(name="ann"))
+            wired.in_force.take(load_setup())
+            other = await open_new(wired.sessions, SessionSpec("demo"), Who(name="ann"))
             for session in (strict, copy):
                 denied = (await wired.gate.request(session, LOOK)).verdict
                 assert (denied.effect, denied.because) == (Effect.DENY, ("job-gone",))
                 assert "put `cron.strict` back, or begin a new session" in denied.reason
             assert (await wired.gate.request(other, LOOK)).verdict.effect is Effect.ALLOW
             (places.home / "config.toml").write_text(before)
-            wired.in_force.take(set_up())
+            wired.in_force.take(load_setup())
             assert (await wired.gate.request(strict, LOOK)).verdict.effect is Effect.ALLOW
 
     asyncio.run(story())
@@ -98,13 +98,13 @@ def test_the_rules_of_a_webhook_hold_in_its_sessions_and_in_what_comes_of_them_a
     (places.home / "config.toml").write_text(tables)
 
     async def story() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
 
             async def effect(session: SessionId, request: CallRequest) -> tuple[Effect, tuple[str, ...]]:
                 verdict = (await wired.gate.request(session, request)).verdict
                 return verdict.effect, verdict.because
 
-            strict = await open_new(wired.sessions, Wanted("demo", hook="strict"), SENDER)
+            strict = await open_new(wired.sessions, SessionSpec("demo", hook="strict"), SENDER)
             copy = (await fork(wired.sessions, strict, Who(name="ann"))).session
             fresh = await reset(wired.sessions, strict, Who(name="ann"))
             for session in (strict, copy, fresh):
@@ -113,18 +113,19 @@ def test_the_rules_of_a_webhook_hold_in_its_sessions_and_in_what_comes_of_them_a
                 assert opened is not None
                 assert opened.policy != wired.setup.policy.version, "the log tells that other rules hold"
             free = [
-                await open_new(wired.sessions, wanted, SENDER) for wanted in (Wanted("demo", hook="free"), Wanted("demo", job="strict"))
+                await open_new(wired.sessions, wanted, SENDER)
+                for wanted in (SessionSpec("demo", hook="free"), SessionSpec("demo", job="strict"))
             ]
             assert [(await effect(session, WRITE))[0] for session in free] == [Effect.ALLOW, Effect.ALLOW]
             (places.home / "config.toml").write_text(tables.replace("hooks.strict", "hooks.renamed"))
-            wired.in_force.take(set_up())
+            wired.in_force.take(load_setup())
             for session in (strict, copy):
                 denied = (await wired.gate.request(session, LOOK)).verdict
                 assert (denied.effect, denied.because) == (Effect.DENY, ("webhook-gone",))
                 assert "put `webhooks.hooks.strict` back" in denied.reason
             assert (await effect(free[1], LOOK))[0] is Effect.ALLOW
             (places.home / "config.toml").write_text(tables)
-            wired.in_force.take(set_up())
+            wired.in_force.take(load_setup())
             assert (await effect(strict, LOOK))[0] is Effect.ALLOW
 
     asyncio.run(story())
@@ -133,7 +134,7 @@ def test_the_rules_of_a_webhook_hold_in_its_sessions_and_in_what_comes_of_them_a
     assert verdict["because"] == ["protected-path"], "no agent can touch the file"
     own.write_text('@id("more") permit (principal, action, resource);')
     with pytest.raises(Broken, match=r"`webhooks\.hooks\.strict\.policy`: `\S+own\.cedar`, line 1, rule `more`: .* only narrows"):
-        set_up()
+        load_setup()
 
 
 def test_the_list_of_rules_and_the_list_of_jobs_tell_whose_they_are(places: Places, run: Run) -> None:
@@ -173,14 +174,14 @@ def test_no_agent_can_touch_the_file(places: Places, run: Run) -> None:
 def test_a_file_that_does_not_load_is_refused_with_its_key_and_line(places: Places, text: str, words: str) -> None:
     configured(places, text)
     with pytest.raises(Broken, match=words):
-        set_up()
+        load_setup()
 
 
 def test_a_file_that_is_not_there_or_holds_for_all_is_refused(places: Places) -> None:
     own = configured(places, FORBID)
     own.unlink()
     with pytest.raises(Broken, match=r"`cron\.strict\.policy`: the rule file `.*` cannot be read: No such file"):
-        set_up()
+        load_setup()
     configured(places, FORBID, file=places.home / "policy" / "own.cedar")
     with pytest.raises(Broken, match=r"`cron\.strict\.policy`: .* lies among the rules that hold for all; put it into another directory"):
-        set_up()
+        load_setup()

@@ -1,6 +1,6 @@
 import pytest
 
-from curtainwall.compose.sandboxes import share_limits
+from curtainwall.compose.tools import share_limits
 from curtainwall.config.loader import parse_config
 from curtainwall.host import MIB, limits_of_this_machine
 

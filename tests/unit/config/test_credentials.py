@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.config.credentials import credential_files, credential_variables, credentials_in
 from curtainwall.config.docs import effective
 from curtainwall.config.loader import parse_config
+from curtainwall.config.secrets import credential_files, credential_variables, credentials_in
 from curtainwall.host import FromCommand, FromEnvironment, FromFile, FromKeyring, Unavailable
 from curtainwall.model import Broken, HostFacts, Scope
 
@@ -50,16 +50,16 @@ def test_each_table_is_a_credential_with_its_source() -> None:
 def test_hosts_are_told_as_in_lists() -> None:
     github = credentials_in(parse_config(WHOLE), {})[0]
     for there in (facts("api.github.com"), facts("x.example.org"), facts("localhost", 8080, Scope.PRIVATE)):
-        github.see_that_it_may_go("fetch.get", there)
+        github.require_destination("fetch.get", there)
     for other in (facts("github.com"), facts("example.org"), facts("localhost", 8081, Scope.PRIVATE), facts("x.example.org.evil.com")):
         with pytest.raises(Unavailable, match="is not for the host"):
-            github.see_that_it_may_go("fetch.get", other)
+            github.require_destination("fetch.get", other)
 
 
 def test_a_credential_for_tools_alone_goes_to_no_host() -> None:
     keyring = credentials_in(parse_config(WHOLE), {})[2]
     with pytest.raises(Unavailable, match="is not for the host"):
-        keyring.see_that_it_may_go("git.push", facts("a.org"))
+        keyring.require_destination("git.push", facts("a.org"))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.setup import set_up
-from curtainwall.config.loader import load_config
-from curtainwall.config.plain_files import read_plain
+from curtainwall.compose.setup import load_setup
+from curtainwall.config.loader import load_config, read_plain
 from curtainwall.config.web_people import web_tokens
 from curtainwall.model import Broken
 from tests.support.in_process import Places
@@ -55,7 +54,7 @@ def test_rules_and_hooks_are_plain_files(places: Places, make: Make, config: str
     make(named)
     (places.home / "config.toml").write_text(config.replace("NAMED", str(named)))
     with pytest.raises(Broken, match=words):
-        set_up()
+        load_setup()
 
 
 @OTHERS
@@ -64,7 +63,7 @@ def test_the_configuration_and_tokens_are_plain_files(places: Places, make: Make
     make(places.user / "it")
     (places.home / "config.toml").symlink_to(places.user / "it")
     with pytest.raises(Broken, match="cannot be read: it is not a regular file"):
-        set_up()
+        load_setup()
     (places.home / "config.toml").unlink()
     (places.home / "config.toml").write_text(f'[web]\ntokens = {{ann = "{places.user / "it"}"}}\n')
     assert web_tokens(load_config(places.home / "config.toml")) == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.config.docs import commented, effective, render
-from curtainwall.config.durations import parse_duration, show_duration
+from curtainwall.config.fields import parse_duration, show_duration
 from curtainwall.config.loader import keys_of, load_config, parse_config
 from curtainwall.config.schema import Config
 from curtainwall.model import Broken

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.config.loader import parse_config
-from curtainwall.config.shared_secrets import faults_in_secrets, shared_secret
+from curtainwall.config.secrets import faults_in_secrets, shared_secret
 from curtainwall.model import Broken
 from tests.support.in_process import Places, Said
 

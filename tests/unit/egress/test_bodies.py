@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from curtainwall.egress import Bounds
-from curtainwall.egress.bodies import parsed, written
-from curtainwall.egress.refusal import Refused
+from curtainwall.egress import EgressBounds
+from curtainwall.egress.bodies import parse_body, render_body
+from curtainwall.egress.refusals import Refused
 from tests.support.covers import covers
 
-BOUNDS = Bounds()
+BOUNDS = EgressBounds()
 
 BAD: dict[str, bytes] = {
     "nothing": b"",
@@ -38,7 +38,7 @@ BAD: dict[str, bytes] = {
 @covers("egress.bodies-strict")
 def test_a_body_that_can_be_read_in_two_ways_is_refused(body: bytes) -> None:
     with pytest.raises(Refused) as refusal:
-        asyncio.run(parsed(body, BOUNDS))
+        asyncio.run(parse_body(body, BOUNDS))
     assert refusal.value.status == 400
 
 
@@ -46,18 +46,18 @@ def test_a_bomb_is_refused_before_it_is_parsed() -> None:
     bomb = b'{"a":[' + b"[]," * 3_000_000 + b"1]}"
     began = time.process_time()
     with pytest.raises(Refused) as refusal:
-        asyncio.run(parsed(bomb, BOUNDS))
+        asyncio.run(parse_body(bomb, BOUNDS))
     assert refusal.value.status == 413
     assert time.process_time() - began < 3
 
 
 def test_a_long_text_full_of_brackets_is_no_bomb() -> None:
     text = "[],{}" * 200_000
-    body = written({"messages": [{"role": "user", "content": text}]})
-    told = asyncio.run(parsed(body, BOUNDS))
+    body = render_body({"messages": [{"role": "user", "content": text}]})
+    told = asyncio.run(parse_body(body, BOUNDS))
     assert told == {"messages": [{"role": "user", "content": text}]}
 
 
 def test_what_is_written_again_says_the_same() -> None:
     told = {"a": 1, "b": [1.5, None, True, "ü\ud800\n"], "c": {"d": 10**30}}
-    assert asyncio.run(parsed(written(told), BOUNDS)) == told
+    assert asyncio.run(parse_body(render_body(told), BOUNDS)) == told

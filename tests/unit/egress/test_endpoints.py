@@ -3,8 +3,8 @@
 import pytest
 
 from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Dialect, openai_compatible
-from curtainwall.egress.endpoints import Filter
-from curtainwall.egress.refusal import Refused
+from curtainwall.egress.admission import EndpointFilter
+from curtainwall.egress.refusals import Refused
 
 ALLOWED = [
     (ANTHROPIC, "POST", "/v1/messages", ""),
@@ -21,13 +21,13 @@ ALLOWED = [
 
 @pytest.mark.parametrize(("provider", "method", "target", "name"), ALLOWED)
 def test_a_listed_endpoint_is_found_whatever_its_query(provider, method: str, target: str, name: str) -> None:
-    endpoint, chosen = Filter(provider).match(method, target, [provider.host])
+    endpoint, chosen = EndpointFilter(provider).match(method, target, [provider.host])
     assert (endpoint.method, chosen) == (method, name)
 
 
 @pytest.mark.parametrize("hosts", [["api.anthropic.com"], ["API.anthropic.com"], ["api.anthropic.com:443"]])
 def test_the_host_may_be_spelt_with_its_port_or_in_capitals(hosts: list[str]) -> None:
-    assert Filter(ANTHROPIC).match("POST", "/v1/messages", hosts)[0].dialect is Dialect.ANTHROPIC
+    assert EndpointFilter(ANTHROPIC).match("POST", "/v1/messages", hosts)[0].dialect is Dialect.ANTHROPIC
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_the_host_may_be_spelt_with_its_port_or_in_capitals(hosts: list[str]) ->
 )
 def test_any_other_host_is_refused(hosts: list[str]) -> None:
     with pytest.raises(Refused, match="Host header"):
-        Filter(ANTHROPIC).match("POST", "/v1/messages", hosts)
+        EndpointFilter(ANTHROPIC).match("POST", "/v1/messages", hosts)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_any_other_host_is_refused(hosts: list[str]) -> None:
 )
 def test_a_models_name_is_one_plain_segment(name: str) -> None:
     with pytest.raises(Refused):
-        Filter(GEMINI).match("POST", f"/v1beta/models/{name}:generateContent", [GEMINI.host])
+        EndpointFilter(GEMINI).match("POST", f"/v1beta/models/{name}:generateContent", [GEMINI.host])
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_a_models_name_is_one_plain_segment(name: str) -> None:
 )
 def test_a_key_in_the_query_is_refused(query: str) -> None:
     with pytest.raises(Refused, match="query"):
-        Filter(GEMINI).match("POST", f"/v1beta/models/g:generateContent?{query}", [GEMINI.host])
+        EndpointFilter(GEMINI).match("POST", f"/v1beta/models/g:generateContent?{query}", [GEMINI.host])
 
 
 def test_a_users_own_provider_has_its_own_path_and_place() -> None:
     own = openai_compatible("ours", "models.internal", "http://127.0.0.1:11434", path="/api/v1")
-    assert Filter(own).match("POST", "/api/v1/chat/completions", ["models.internal"])[0].dialect is Dialect.CHAT
+    assert EndpointFilter(own).match("POST", "/api/v1/chat/completions", ["models.internal"])[0].dialect is Dialect.CHAT
     assert own.authority == "127.0.0.1:11434"
     with pytest.raises(Refused):
-        Filter(own).match("POST", "/v1/chat/completions", ["models.internal"])
+        EndpointFilter(own).match("POST", "/v1/chat/completions", ["models.internal"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.egress.headers import passable, sendable
+from curtainwall.egress.upstream.http1 import passable, sendable
 
 SAID = [(b"connection", b"close, X-Mine"), (b"x-mine", b"1"), (b"x-yours", b"2"), (b"connection", b"x-hers"), (b"x-hers", b"3")]
 

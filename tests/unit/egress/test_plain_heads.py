@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from curtainwall.egress.plain_heads import PlainHead, plain_head
+from curtainwall.egress.requests import PlainHead, plain_head
 from tests.support.covers import covers
 
 USUAL = b"POST /v1/messages?beta=true HTTP/1.1\r\nHost: api.anthropic.com\r\nX-Api-Key: sk-1\r\ncontent-length: 5\r\n\r\nhello"

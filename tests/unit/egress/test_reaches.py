@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from curtainwall.egress import Dialect, Handling, Reach, ReachKind
-from curtainwall.egress.reaches import settle
-from curtainwall.egress.refusal import Refused
-from curtainwall.egress.terms import remove_what_can_be
+from curtainwall.egress import Dialect, Handling, ProviderAction, ProviderActionKind
+from curtainwall.egress.bodies import settle_actions
+from curtainwall.egress.ports import remove_actions
+from curtainwall.egress.refusals import Refused
 from tests.support.covers import covers
 
 FUNCTION = {
@@ -27,80 +27,88 @@ def contents(*parts: Any) -> dict[str, Any]:
     return {"contents": [{"role": "user", "parts": list(parts)}]}
 
 
-REMOVED: list[tuple[Dialect, dict[str, Any], ReachKind]] = [
-    (Dialect.ANTHROPIC, {"tools": [FUNCTION, {"type": "web_search_20250305", "name": "web_search"}]}, ReachKind.WEB),
-    (Dialect.ANTHROPIC, {"tools": [{"type": "web_fetch_20250910", "name": "web_fetch"}]}, ReachKind.WEB),
-    (Dialect.ANTHROPIC, {"tools": [{"type": "code_execution_20250825", "name": "x"}]}, ReachKind.CODE),
-    (Dialect.ANTHROPIC, {"tools": [{"type": "mcp_toolset", "mcp_server_name": "x"}]}, ReachKind.SERVERS),
-    (Dialect.ANTHROPIC, {"tools": [{"TYPE": "web_search_20250305"}]}, ReachKind.WEB),
-    (Dialect.ANTHROPIC, {"mcp_servers": [{"type": "url", "url": "https://evil.test", "name": "x"}]}, ReachKind.SERVERS),
-    (Dialect.ANTHROPIC, {"container": {"id": "c", "skills": []}}, ReachKind.CODE),
-    (Dialect.ANTHROPIC, {"tools": [{"type": "something_new_20300101"}]}, ReachKind.OTHER),
-    (Dialect.RESPONSES, {"tools": [{"type": "web_search"}]}, ReachKind.WEB),
-    (Dialect.RESPONSES, {"tools": [{"type": "web_search_preview_2025_03_11"}]}, ReachKind.WEB),
-    (Dialect.RESPONSES, {"tools": [{"type": "file_search", "vector_store_ids": ["v"]}]}, ReachKind.WEB),
-    (Dialect.RESPONSES, {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}, ReachKind.CODE),
-    (Dialect.RESPONSES, {"tools": [{"type": "mcp", "server_url": "https://evil.test"}]}, ReachKind.SERVERS),
-    (Dialect.RESPONSES, {"tools": [{"type": "computer_use_preview"}]}, ReachKind.CODE),
-    (Dialect.RESPONSES, {"tools": [{"type": "shell", "environment": {"type": "container_auto"}}]}, ReachKind.CODE),
-    (Dialect.RESPONSES, {"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}]}, ReachKind.SERVERS),
-    (Dialect.RESPONSES, {"tools": [{"name": "no type"}]}, ReachKind.OTHER),
-    (Dialect.RESPONSES, {"background": True}, ReachKind.BACKGROUND),
-    (Dialect.CHAT, {"web_search_options": {"user_location": None}}, ReachKind.WEB),
-    (Dialect.CHAT, {"tools": [{"type": "web_search"}]}, ReachKind.WEB),
-    (Dialect.CHAT, {"toolſ": [{"type": "web_search"}]}, ReachKind.WEB),
-    (Dialect.CHAT, {"web_ſearch_optionſ": {"user_location": None}}, ReachKind.WEB),
-    (Dialect.CHAT, {"plugins": [{"id": "web"}]}, ReachKind.WEB),
-    (Dialect.CHAT, {"search_parameters": {"mode": "on"}}, ReachKind.WEB),
-    (Dialect.RESPONSES, {"plugins": [{"id": "web"}]}, ReachKind.WEB),
-    (Dialect.RESPONSES, {"input": [{"type": "tool_search_output", "tools": [{"type": "mcp"}]}]}, ReachKind.SERVERS),
-    (Dialect.ANTHROPIC, {"mcp_ſerverſ": [{"type": "url", "url": "https://evil.test"}]}, ReachKind.SERVERS),
-    (Dialect.GEMINI, {"tools": [{"google_search": {}}]}, ReachKind.WEB),
-    (Dialect.GEMINI, {"tools": [{"googleSearch": {}}]}, ReachKind.WEB),
-    (Dialect.GEMINI, {"tools": [{"url_context": {}}]}, ReachKind.WEB),
-    (Dialect.GEMINI, {"tools": [{"codeExecution": {}}]}, ReachKind.CODE),
-    (Dialect.GEMINI, {"tools": [{"functionDeclarations": [], "fileSearch": {}}]}, ReachKind.WEB),
+REMOVED: list[tuple[Dialect, dict[str, Any], ProviderActionKind]] = [
+    (Dialect.ANTHROPIC, {"tools": [FUNCTION, {"type": "web_search_20250305", "name": "web_search"}]}, ProviderActionKind.WEB),
+    (Dialect.ANTHROPIC, {"tools": [{"type": "web_fetch_20250910", "name": "web_fetch"}]}, ProviderActionKind.WEB),
+    (Dialect.ANTHROPIC, {"tools": [{"type": "code_execution_20250825", "name": "x"}]}, ProviderActionKind.CODE),
+    (Dialect.ANTHROPIC, {"tools": [{"type": "mcp_toolset", "mcp_server_name": "x"}]}, ProviderActionKind.SERVERS),
+    (Dialect.ANTHROPIC, {"tools": [{"TYPE": "web_search_20250305"}]}, ProviderActionKind.WEB),
+    (Dialect.ANTHROPIC, {"mcp_servers": [{"type": "url", "url": "https://evil.test", "name": "x"}]}, ProviderActionKind.SERVERS),
+    (Dialect.ANTHROPIC, {"container": {"id": "c", "skills": []}}, ProviderActionKind.CODE),
+    (Dialect.ANTHROPIC, {"tools": [{"type": "something_new_20300101"}]}, ProviderActionKind.OTHER),
+    (Dialect.RESPONSES, {"tools": [{"type": "web_search"}]}, ProviderActionKind.WEB),
+    (Dialect.RESPONSES, {"tools": [{"type": "web_search_preview_2025_03_11"}]}, ProviderActionKind.WEB),
+    (Dialect.RESPONSES, {"tools": [{"type": "file_search", "vector_store_ids": ["v"]}]}, ProviderActionKind.WEB),
+    (Dialect.RESPONSES, {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}, ProviderActionKind.CODE),
+    (Dialect.RESPONSES, {"tools": [{"type": "mcp", "server_url": "https://evil.test"}]}, ProviderActionKind.SERVERS),
+    (Dialect.RESPONSES, {"tools": [{"type": "computer_use_preview"}]}, ProviderActionKind.CODE),
+    (Dialect.RESPONSES, {"tools": [{"type": "shell", "environment": {"type": "container_auto"}}]}, ProviderActionKind.CODE),
+    (Dialect.RESPONSES, {"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}]}, ProviderActionKind.SERVERS),
+    (Dialect.RESPONSES, {"tools": [{"name": "no type"}]}, ProviderActionKind.OTHER),
+    (Dialect.RESPONSES, {"background": True}, ProviderActionKind.BACKGROUND),
+    (Dialect.CHAT, {"web_search_options": {"user_location": None}}, ProviderActionKind.WEB),
+    (Dialect.CHAT, {"tools": [{"type": "web_search"}]}, ProviderActionKind.WEB),
+    (Dialect.CHAT, {"toolſ": [{"type": "web_search"}]}, ProviderActionKind.WEB),
+    (Dialect.CHAT, {"web_ſearch_optionſ": {"user_location": None}}, ProviderActionKind.WEB),
+    (Dialect.CHAT, {"plugins": [{"id": "web"}]}, ProviderActionKind.WEB),
+    (Dialect.CHAT, {"search_parameters": {"mode": "on"}}, ProviderActionKind.WEB),
+    (Dialect.RESPONSES, {"plugins": [{"id": "web"}]}, ProviderActionKind.WEB),
+    (Dialect.RESPONSES, {"input": [{"type": "tool_search_output", "tools": [{"type": "mcp"}]}]}, ProviderActionKind.SERVERS),
+    (Dialect.ANTHROPIC, {"mcp_ſerverſ": [{"type": "url", "url": "https://evil.test"}]}, ProviderActionKind.SERVERS),
+    (Dialect.GEMINI, {"tools": [{"google_search": {}}]}, ProviderActionKind.WEB),
+    (Dialect.GEMINI, {"tools": [{"googleSearch": {}}]}, ProviderActionKind.WEB),
+    (Dialect.GEMINI, {"tools": [{"url_context": {}}]}, ProviderActionKind.WEB),
+    (Dialect.GEMINI, {"tools": [{"codeExecution": {}}]}, ProviderActionKind.CODE),
+    (Dialect.GEMINI, {"tools": [{"functionDeclarations": [], "fileSearch": {}}]}, ProviderActionKind.WEB),
 ]
 
-REFUSED: list[tuple[Dialect, dict[str, Any], ReachKind]] = [
-    (Dialect.ANTHROPIC, user({"type": "image", "source": {"type": "url", "url": "https://evil.test/a.png"}}), ReachKind.URL),
-    (Dialect.ANTHROPIC, user({"type": "document", "source": {"type": "url", "URL": "HTTPS://evil.test"}}), ReachKind.URL),
+REFUSED: list[tuple[Dialect, dict[str, Any], ProviderActionKind]] = [
+    (Dialect.ANTHROPIC, user({"type": "image", "source": {"type": "url", "url": "https://evil.test/a.png"}}), ProviderActionKind.URL),
+    (Dialect.ANTHROPIC, user({"type": "document", "source": {"type": "url", "URL": "HTTPS://evil.test"}}), ProviderActionKind.URL),
     (
         Dialect.ANTHROPIC,
         user({"type": "tool_result", "content": [{"type": "image", "source": {"type": "url", "url": "http://10.0.0.1"}}]}),
-        ReachKind.URL,
+        ProviderActionKind.URL,
     ),
-    (Dialect.ANTHROPIC, user({"type": "document", "source": {"type": "file", "file_id": "file_1"}}), ReachKind.STORED),
-    (Dialect.ANTHROPIC, user({"type": ["tool_use"], "source": {"type": {}, "url": "https://evil.test"}}), ReachKind.URL),
-    (Dialect.ANTHROPIC, {"system": [{"type": "image", "source": {"type": "url", "url": "ftp://x"}}]}, ReachKind.URL),
-    (Dialect.RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x"}]}]}, ReachKind.URL),
-    (Dialect.RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "https://x"}]}]}, ReachKind.URL),
+    (Dialect.ANTHROPIC, user({"type": "document", "source": {"type": "file", "file_id": "file_1"}}), ProviderActionKind.STORED),
+    (Dialect.ANTHROPIC, user({"type": ["tool_use"], "source": {"type": {}, "url": "https://evil.test"}}), ProviderActionKind.URL),
+    (Dialect.ANTHROPIC, {"system": [{"type": "image", "source": {"type": "url", "url": "ftp://x"}}]}, ProviderActionKind.URL),
+    (
+        Dialect.RESPONSES,
+        {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x"}]}]},
+        ProviderActionKind.URL,
+    ),
+    (
+        Dialect.RESPONSES,
+        {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "https://x"}]}]},
+        ProviderActionKind.URL,
+    ),
     (
         Dialect.RESPONSES,
         {"input": [{"type": "function_call_output", "output": [{"type": "input_image", "image_url": "https://x"}]}]},
-        ReachKind.URL,
+        ProviderActionKind.URL,
     ),
-    (Dialect.RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, ReachKind.STORED),
-    (Dialect.RESPONSES, {"prompt": {"id": "pmpt_1"}}, ReachKind.STORED),
-    (Dialect.RESPONSES, {"model": "o3-deep-research"}, ReachKind.WEB),
-    (Dialect.RESPONSES, {"previous_response_id": "resp_1", "input": "x"}, ReachKind.STORED),
-    (Dialect.RESPONSES, {"conversation": "conv_1", "input": "x"}, ReachKind.STORED),
-    (Dialect.RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, ReachKind.STORED),
-    (Dialect.RESPONSES, {"input": [{"type": None, "id": "msg_1"}]}, ReachKind.STORED),
-    (Dialect.RESPONSES, {"input": [{"id": "msg_1"}]}, ReachKind.STORED),
-    (Dialect.CHAT, {"model": "gpt-4o-search-preview"}, ReachKind.WEB),
-    (Dialect.CHAT, {"model": "gpt-4o-SEARCH-preview"}, ReachKind.WEB),
-    (Dialect.CHAT, {"model": "openai/gpt-4o:online"}, ReachKind.WEB),
-    (Dialect.CHAT, {"model": "openai/gpt-4o", "models": ["openai/gpt-4o:online"]}, ReachKind.WEB),
-    (Dialect.CHAT, user({"type": "image_url", "image_url": {"url": "https://evil.test"}}), ReachKind.URL),
-    (Dialect.CHAT, user({"type": "image_url", "image_url": "https://evil.test"}), ReachKind.URL),
-    (Dialect.CHAT, user({"type": "image_url", "image_url": "https://evil.test/?data:image/png;base64,AA"}), ReachKind.URL),
-    (Dialect.CHAT, user({"type": "image_url", "image_url": " data:image/png;base64,AA"}), ReachKind.URL),
-    (Dialect.CHAT, user({"type": "video_url", "video_url": {"url": "https://evil.test"}}), ReachKind.URL),
-    (Dialect.GEMINI, contents({"fileData": {"fileUri": "https://evil.test"}}), ReachKind.URL),
-    (Dialect.GEMINI, contents({"file_data": {"file_uri": "gs://bucket/x"}}), ReachKind.URL),
-    (Dialect.GEMINI, contents({"functionResponse": {"name": "f", "parts": [{"fileData": {"fileUri": "x"}}]}}), ReachKind.URL),
-    (Dialect.GEMINI, {"cachedContent": "cachedContents/1"}, ReachKind.STORED),
+    (Dialect.RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, ProviderActionKind.STORED),
+    (Dialect.RESPONSES, {"prompt": {"id": "pmpt_1"}}, ProviderActionKind.STORED),
+    (Dialect.RESPONSES, {"model": "o3-deep-research"}, ProviderActionKind.WEB),
+    (Dialect.RESPONSES, {"previous_response_id": "resp_1", "input": "x"}, ProviderActionKind.STORED),
+    (Dialect.RESPONSES, {"conversation": "conv_1", "input": "x"}, ProviderActionKind.STORED),
+    (Dialect.RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, ProviderActionKind.STORED),
+    (Dialect.RESPONSES, {"input": [{"type": None, "id": "msg_1"}]}, ProviderActionKind.STORED),
+    (Dialect.RESPONSES, {"input": [{"id": "msg_1"}]}, ProviderActionKind.STORED),
+    (Dialect.CHAT, {"model": "gpt-4o-search-preview"}, ProviderActionKind.WEB),
+    (Dialect.CHAT, {"model": "gpt-4o-SEARCH-preview"}, ProviderActionKind.WEB),
+    (Dialect.CHAT, {"model": "openai/gpt-4o:online"}, ProviderActionKind.WEB),
+    (Dialect.CHAT, {"model": "openai/gpt-4o", "models": ["openai/gpt-4o:online"]}, ProviderActionKind.WEB),
+    (Dialect.CHAT, user({"type": "image_url", "image_url": {"url": "https://evil.test"}}), ProviderActionKind.URL),
+    (Dialect.CHAT, user({"type": "image_url", "image_url": "https://evil.test"}), ProviderActionKind.URL),
+    (Dialect.CHAT, user({"type": "image_url", "image_url": "https://evil.test/?data:image/png;base64,AA"}), ProviderActionKind.URL),
+    (Dialect.CHAT, user({"type": "image_url", "image_url": " data:image/png;base64,AA"}), ProviderActionKind.URL),
+    (Dialect.CHAT, user({"type": "video_url", "video_url": {"url": "https://evil.test"}}), ProviderActionKind.URL),
+    (Dialect.GEMINI, contents({"fileData": {"fileUri": "https://evil.test"}}), ProviderActionKind.URL),
+    (Dialect.GEMINI, contents({"file_data": {"file_uri": "gs://bucket/x"}}), ProviderActionKind.URL),
+    (Dialect.GEMINI, contents({"functionResponse": {"name": "f", "parts": [{"fileData": {"fileUri": "x"}}]}}), ProviderActionKind.URL),
+    (Dialect.GEMINI, {"cachedContent": "cachedContents/1"}, ProviderActionKind.STORED),
 ]
 
 ORDINARY: list[tuple[Dialect, dict[str, Any]]] = [
@@ -151,21 +159,21 @@ TWO_SPELLINGS: list[tuple[Dialect, dict[str, Any]]] = [
 ]
 
 
-async def allow(_: Reach) -> Handling:
+async def allow(_: ProviderAction) -> Handling:
     return "allow"
 
 
-async def refuse(_: Reach) -> Handling:
+async def refuse(_: ProviderAction) -> Handling:
     return "refuse"
 
 
-def settled(dialect: Dialect, body: dict[str, Any], judge: Any = remove_what_can_be) -> tuple[Reach, ...]:
-    return asyncio.run(settle(body, dialect, "them", judge))
+def settled(dialect: Dialect, body: dict[str, Any], judge: Any = remove_actions) -> tuple[ProviderAction, ...]:
+    return asyncio.run(settle_actions(body, dialect, "them", judge))
 
 
 @pytest.mark.parametrize(("dialect", "body", "kind"), REMOVED)
 @covers("egress.reaches-removed")
-def test_what_can_be_removed_is_removed_and_told(dialect: Dialect, body: dict[str, Any], kind: ReachKind) -> None:
+def test_what_can_be_removed_is_removed_and_told(dialect: Dialect, body: dict[str, Any], kind: ProviderActionKind) -> None:
     left = copy.deepcopy(body)
     (reach,) = settled(dialect, left)
     assert (reach.kind, reach.removable, reach.provider) == (kind, True, "them")
@@ -175,10 +183,10 @@ def test_what_can_be_removed_is_removed_and_told(dialect: Dialect, body: dict[st
 
 @pytest.mark.parametrize(("dialect", "body", "kind"), REFUSED)
 @covers("egress.reaches-refused")
-def test_what_cannot_be_removed_is_refused(dialect: Dialect, body: dict[str, Any], kind: ReachKind) -> None:
-    seen: list[Reach] = []
+def test_what_cannot_be_removed_is_refused(dialect: Dialect, body: dict[str, Any], kind: ProviderActionKind) -> None:
+    seen: list[ProviderAction] = []
 
-    async def judge(reach: Reach) -> Handling:
+    async def judge(reach: ProviderAction) -> Handling:
         seen.append(reach)
         return "remove"
 
@@ -196,7 +204,7 @@ def test_an_ordinary_request_is_left_as_it_is(dialect: Dialect, body: dict[str, 
 
 
 @pytest.mark.parametrize(("dialect", "body", "kind"), [*REMOVED, *REFUSED])
-def test_whoever_judges_may_allow_or_refuse_each(dialect: Dialect, body: dict[str, Any], kind: ReachKind) -> None:
+def test_whoever_judges_may_allow_or_refuse_each(dialect: Dialect, body: dict[str, Any], kind: ProviderActionKind) -> None:
     left = copy.deepcopy(body)
     assert settled(dialect, left, allow) == ()
     assert left == body

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from curtainwall.egress.refusal import Refused
-from curtainwall.egress.tunnels import facts_of, target_of, tunnel
+from curtainwall.egress.client import connect_target, tunnel, tunnel_facts
+from curtainwall.egress.refusals import Refused
 from curtainwall.host import Connection, Wire
 from tests.support.houses import run
 from tests.support.waiting import eventually
@@ -19,12 +19,12 @@ from tests.support.waiting import eventually
 )  # fmt: skip
 def test_what_is_no_plain_name_and_port_is_refused(text: str) -> None:
     with pytest.raises(Refused):
-        target_of(text)
+        connect_target(text)
 
 
 def test_what_nobody_sees_into_does_not_count_as_secure() -> None:
-    assert target_of("API.example.com:8443") == ("api.example.com", 8443)
-    facts = facts_of("api.example.com", 8443, frozenset())
+    assert connect_target("API.example.com:8443") == ("api.example.com", 8443)
+    facts = tunnel_facts("api.example.com", 8443, frozenset())
     assert (facts.host, facts.port, facts.secure) == ("api.example.com", 8443, False)
 
 

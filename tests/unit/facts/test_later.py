@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.facts import holds_what_runs, writes_what_runs
-from curtainwall.facts.later import MOST_LOOKED_AT
+from curtainwall.facts.directories import MOST_LOOKED_AT
 
 
 @pytest.fixture

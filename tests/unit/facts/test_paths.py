@@ -8,30 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.facts import Scene, Unclear, canonical_path
+from curtainwall.facts import PathRoots, Unclear, canonical_path
 
 ELSEWHERE = (("/nowhere-inside", "/nowhere-outside"),)
 
 
 @pytest.fixture(params=["direct", "walked"])
-def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> PathRoots:
     """A workspace beside a directory that is not part of it; a mount that is never met makes every path be walked."""
     root = Path(os.path.realpath(tmp_path))
     for name in ("work/a", "home", "outside"):
         (root / name).mkdir(parents=True)
     (root / "work/a/file").touch()
-    return Scene(workspace=f"{root}/work", home=f"{root}/home", mounts=ELSEWHERE if request.param == "walked" else ())
+    return PathRoots(workspace=f"{root}/work", home=f"{root}/home", mounts=ELSEWHERE if request.param == "walked" else ())
 
 
-def root_of(scene: Scene) -> str:
+def root_of(scene: PathRoots) -> str:
     return os.path.dirname(scene.workspace)
 
 
-def link(scene: Scene, name: str, target: str) -> None:
+def link(scene: PathRoots, name: str, target: str) -> None:
     os.symlink(target, f"{scene.workspace}/{name}")
 
 
-def refused(text: object, scene: Scene) -> str:
+def refused(text: object, scene: PathRoots) -> str:
     with pytest.raises(Unclear) as caught:
         canonical_path(text, scene)
     return caught.value.message
@@ -64,28 +64,28 @@ def refused(text: object, scene: Scene) -> str:
         ("~/../outside", "outside"),
     ],
 )
-def test_words_mean_one_path(text: str, meaning: str, scene: Scene) -> None:
+def test_words_mean_one_path(text: str, meaning: str, scene: PathRoots) -> None:
     assert canonical_path(text, scene) == f"{root_of(scene)}/{meaning}".rstrip("/")
 
 
-def test_an_absolute_path_is_itself(scene: Scene) -> None:
+def test_an_absolute_path_is_itself(scene: PathRoots) -> None:
     inside = f"{scene.workspace}/a/file"
     assert canonical_path(inside, scene) == inside
     assert canonical_path(f"//{inside}", scene) == inside
 
 
-def test_the_root_has_no_parent(scene: Scene) -> None:
+def test_the_root_has_no_parent(scene: PathRoots) -> None:
     assert [canonical_path(text, scene) for text in ("/", "/..", "/../..", "//", "/.")] == ["/"] * 5
 
 
-def test_relative_paths_start_in_the_tracked_directory(scene: Scene) -> None:
-    moved = Scene(scene.workspace, scene.home, cwd=f"{scene.workspace}/a", mounts=scene.mounts)
+def test_relative_paths_start_in_the_tracked_directory(scene: PathRoots) -> None:
+    moved = PathRoots(scene.workspace, scene.home, cwd=f"{scene.workspace}/a", mounts=scene.mounts)
     assert canonical_path("file", moved) == f"{scene.workspace}/a/file"
-    assert Scene("/w", "/h").cwd == "/w"
+    assert PathRoots("/w", "/h").cwd == "/w"
 
 
 @pytest.mark.parametrize("text", [None, 7, 1.5, True, b"/etc", ["a"], {"path": "a"}, Path("/etc")])
-def test_only_strings_are_paths(text: object, scene: Scene) -> None:
+def test_only_strings_are_paths(text: object, scene: PathRoots) -> None:
     assert refused(text, scene).startswith("a path must be a string, not `")
 
 
@@ -110,14 +110,14 @@ def test_only_strings_are_paths(text: object, scene: Scene) -> None:
         ("a/file/x", "not a directory"),
     ],
 )
-def test_what_cannot_be_a_path_is_refused(text: str, why: str, scene: Scene) -> None:
+def test_what_cannot_be_a_path_is_refused(text: str, why: str, scene: PathRoots) -> None:
     message = refused(text, scene)
     assert why in message or (why == "name too long" and "longer than" in message)
     assert message[0].islower() or message[0] == "`"
     assert not message.endswith(".")
 
 
-def test_links_are_followed_to_where_they_lead(scene: Scene) -> None:
+def test_links_are_followed_to_where_they_lead(scene: PathRoots) -> None:
     link(scene, "in", "a")
     link(scene, "out", f"{root_of(scene)}/outside")
     link(scene, "twice", "in/file")
@@ -126,27 +126,27 @@ def test_links_are_followed_to_where_they_lead(scene: Scene) -> None:
     assert canonical_path("twice", scene) == f"{scene.workspace}/a/file"
 
 
-def test_links_that_take_very_many_steps_are_refused(scene: Scene) -> None:
+def test_links_that_take_very_many_steps_are_refused(scene: PathRoots) -> None:
     link(scene, "round", "a/../" * 700 + "a")
     link(scene, "again", "round/../round")
     assert canonical_path("round/file", scene) == f"{scene.workspace}/a/file"
     assert "takes too many steps" in refused("again/file", scene)
 
 
-def test_up_from_a_link_is_up_from_where_it_leads(scene: Scene) -> None:
+def test_up_from_a_link_is_up_from_where_it_leads(scene: PathRoots) -> None:
     os.mkdir(f"{root_of(scene)}/outside/deep")
     link(scene, "out", "../outside/deep")
     assert canonical_path("out/../x", scene) == f"{root_of(scene)}/outside/x"
 
 
-def test_a_dangling_link_is_where_it_would_create(scene: Scene) -> None:
+def test_a_dangling_link_is_where_it_would_create(scene: PathRoots) -> None:
     link(scene, "dangling", f"{root_of(scene)}/outside/none/yet")
     assert canonical_path("dangling", scene) == f"{root_of(scene)}/outside/none/yet"
     assert canonical_path("dangling/../x", scene) == f"{root_of(scene)}/outside/none/x"
     assert canonical_path("missing/../dangling", scene) == f"{root_of(scene)}/outside/none/yet"
 
 
-def test_a_link_to_a_file_is_no_directory(scene: Scene) -> None:
+def test_a_link_to_a_file_is_no_directory(scene: PathRoots) -> None:
     link(scene, "f", "a/file")
     assert canonical_path("f", scene) == f"{scene.workspace}/a/file"
     assert "not a directory" in refused("f/", scene)
@@ -154,7 +154,7 @@ def test_a_link_to_a_file_is_no_directory(scene: Scene) -> None:
     assert "not a directory" in refused("g", scene)
 
 
-def test_loops_are_refused(scene: Scene) -> None:
+def test_loops_are_refused(scene: PathRoots) -> None:
     link(scene, "self", "self")
     link(scene, "ping", "pong")
     link(scene, "pong", "ping")
@@ -162,7 +162,7 @@ def test_loops_are_refused(scene: Scene) -> None:
         assert "loop" in refused(text, scene)
 
 
-def test_forty_links_are_followed_and_one_more_is_not(scene: Scene) -> None:
+def test_forty_links_are_followed_and_one_more_is_not(scene: PathRoots) -> None:
     link(scene, "l0", "a")
     for number in range(1, 41):
         link(scene, f"l{number}", f"l{number - 1}")
@@ -178,7 +178,7 @@ def test_forty_links_are_followed_and_one_more_is_not(scene: Scene) -> None:
 
 
 @pytest.mark.usefixtures("bubblewrap")
-def test_forty_links_are_followed_also_while_something_is_mounted(scene: Scene) -> None:
+def test_forty_links_are_followed_also_while_something_is_mounted(scene: PathRoots) -> None:
     link(scene, "l0", "a")
     for number in range(1, 40):
         link(scene, f"l{number}", f"l{number - 1}")
@@ -191,13 +191,13 @@ def test_forty_links_are_followed_also_while_something_is_mounted(scene: Scene) 
             mounting.kill()
 
 
-def test_a_link_to_a_name_that_is_no_text_is_refused(scene: Scene) -> None:
+def test_a_link_to_a_name_that_is_no_text_is_refused(scene: PathRoots) -> None:
     os.symlink(b"\xff", os.fsencode(f"{scene.workspace}/bytes"))
     assert "not UTF-8" in refused("bytes", scene)
 
 
 @pytest.mark.parametrize("rest", ["", "/", "/x", "/x/../y", "/.."])
-def test_outside_the_workspace_a_path_means_itself_whatever_is_in_its_way(scene: Scene, rest: str) -> None:
+def test_outside_the_workspace_a_path_means_itself_whatever_is_in_its_way(scene: PathRoots, rest: str) -> None:
     outside = f"{root_of(scene)}/outside"
     Path(f"{outside}/file").touch()
     os.symlink("loop", f"{outside}/loop")
@@ -210,7 +210,7 @@ def test_outside_the_workspace_a_path_means_itself_whatever_is_in_its_way(scene:
             assert canonical_path(f"to-{name}{rest}", scene) == meant
 
 
-def test_a_name_that_is_too_long_is_refused_in_the_same_words_whether_its_directory_is_there_or_not(scene: Scene) -> None:
+def test_a_name_that_is_too_long_is_refused_in_the_same_words_whether_its_directory_is_there_or_not(scene: PathRoots) -> None:
     place = f"{root_of(scene)}/outside"
     there = refused(f"{place}/{'n' * 256}", scene)
     os.rmdir(place)
@@ -227,7 +227,7 @@ def test_a_directory_that_we_may_not_search_is_refused() -> None:
         try:
             os.seteuid(before or 65534)
             for mounts in ((), ELSEWHERE):
-                assert "permission denied" in refused("closed/x", Scene(os.path.realpath(made), "/", mounts=mounts))
+                assert "permission denied" in refused("closed/x", PathRoots(os.path.realpath(made), "/", mounts=mounts))
         finally:
             os.seteuid(before)
             os.chmod(f"{made}/closed", 0o700)
@@ -250,16 +250,16 @@ def test_a_directory_that_we_may_not_search_is_refused() -> None:
         "/dev/tty",
     ],
 )
-def test_what_is_another_thing_for_every_process_is_refused(text: str, scene: Scene) -> None:
+def test_what_is_another_thing_for_every_process_is_refused(text: str, scene: PathRoots) -> None:
     assert "every process" in refused(text, scene)
 
 
-def test_a_link_into_a_process_is_refused(scene: Scene) -> None:
+def test_a_link_into_a_process_is_refused(scene: PathRoots) -> None:
     link(scene, "innocent", "/proc/self/root")
     assert "every process" in refused("innocent/etc/passwd", scene)
 
 
-def test_the_rest_of_proc_and_dev_is_ordinary(scene: Scene) -> None:
+def test_the_rest_of_proc_and_dev_is_ordinary(scene: PathRoots) -> None:
     assert canonical_path("/proc/version", scene) == "/proc/version"
     assert canonical_path("/dev/null", scene) == "/dev/null"
 
@@ -280,7 +280,7 @@ def test_the_kernels_own_links_are_refused_wherever_proc_is_mounted(bubblewrap: 
     assert "does not lead where it says" in done.stdout, done.stderr
 
 
-def test_a_link_that_only_the_kernel_can_follow_is_refused(scene: Scene) -> None:
+def test_a_link_that_only_the_kernel_can_follow_is_refused(scene: PathRoots) -> None:
     deep, name = scene.workspace, "d" * 200
     before = os.getcwd()
     try:
@@ -295,8 +295,8 @@ def test_a_link_that_only_the_kernel_can_follow_is_refused(scene: Scene) -> None
     assert "does not lead where it says" in refused(f"{deep}/longer", scene)
 
 
-def test_a_container_sees_the_workspace_under_its_own_name(scene: Scene) -> None:
-    inside = Scene(scene.workspace, scene.home, mounts=(("/workspace", scene.workspace), ("/state/x", f"{root_of(scene)}/home")))
+def test_a_container_sees_the_workspace_under_its_own_name(scene: PathRoots) -> None:
+    inside = PathRoots(scene.workspace, scene.home, mounts=(("/workspace", scene.workspace), ("/state/x", f"{root_of(scene)}/home")))
     link(inside, "absolute", "/workspace/a")
     for text in ("/workspace/a/file", "a/file", "/workspace//./a/file", "/etc/../workspace/a/file", "/workspace/absolute/file"):
         assert canonical_path(text, inside) == f"{scene.workspace}/a/file"
@@ -307,12 +307,12 @@ def test_a_container_sees_the_workspace_under_its_own_name(scene: Scene) -> None
         assert "leaves the mounted directory" in refused(text, inside)
 
 
-def test_a_mount_under_its_own_name_changes_nothing(scene: Scene) -> None:
-    same = Scene(scene.workspace, scene.home, mounts=((scene.workspace, scene.workspace),))
+def test_a_mount_under_its_own_name_changes_nothing(scene: PathRoots) -> None:
+    same = PathRoots(scene.workspace, scene.home, mounts=((scene.workspace, scene.workspace),))
     assert canonical_path("a/../../outside", same) == f"{root_of(scene)}/outside"
 
 
-def test_a_file_mounted_into_a_container_is_no_directory(scene: Scene) -> None:
-    inside = Scene(scene.workspace, scene.home, mounts=(("/conf", f"{scene.workspace}/a/file"),))
+def test_a_file_mounted_into_a_container_is_no_directory(scene: PathRoots) -> None:
+    inside = PathRoots(scene.workspace, scene.home, mounts=(("/conf", f"{scene.workspace}/a/file"),))
     assert canonical_path("/conf", inside) == f"{scene.workspace}/a/file"
     assert "not a directory" in refused("/conf/x", inside)

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.host import Credential, Credentials, FromCommand, FromEnvironment, FromFile, FromKeyring, Sending, Source, Unavailable
+from curtainwall.host import (
+    Credential,
+    Credentials,
+    CredentialSource,
+    FromCommand,
+    FromEnvironment,
+    FromFile,
+    FromKeyring,
+    Sending,
+    Unavailable,
+)
 from curtainwall.model import HostFacts, Scope
 from tests.support.covers import covers
 from tests.support.houses import run, until
@@ -19,7 +29,7 @@ def facts(host: str = "api.example.org", *, secure: bool = True) -> HostFacts:
     return HostFacts(host=host, port=443 if secure else 80, secure=secure, scope=Scope.PUBLIC)
 
 
-def credential(source: Source, sending: str = "bearer", tools: tuple[str, ...] = (), *, plain_http: bool = False) -> Credential:
+def credential(source: CredentialSource, sending: str = "bearer", tools: tuple[str, ...] = (), *, plain_http: bool = False) -> Credential:
     return Credential(
         "key", source, lambda there: there.host in {"api.example.org", "127.0.0.1"}, Sending.parse(sending), frozenset(tools), plain_http
     )
@@ -33,11 +43,11 @@ def program(code: str, seconds: float = 20, **environ: str) -> FromCommand:
     return FromCommand((sys.executable, "-I", "-c", code), {"PATH": os.environ["PATH"], **environ}, seconds)
 
 
-def value_of(source: Source) -> str:
+def value_of(source: CredentialSource) -> str:
     return run(source.read())
 
 
-def refusal(source: Source) -> str:
+def refusal(source: CredentialSource) -> str:
     with pytest.raises(Unavailable) as fault:
         value_of(source)
     assert VALUE not in str(fault.value)
@@ -149,16 +159,16 @@ def test_other_ways_are_refused(text: str) -> None:
 @covers("credentials.go-only-where-they-are-for")
 def test_a_credential_goes_to_its_hosts_and_tools_alone_and_over_https() -> None:
     key = credential(in_environment(), tools=("fetch.get",))
-    key.see_that_it_may_go("fetch.get", facts())
-    key.see_that_it_may_go("fetch.get", facts("127.0.0.1", secure=False))
+    key.require_destination("fetch.get", facts())
+    key.require_destination("fetch.get", facts("127.0.0.1", secure=False))
     for tool, there, words in (
         ("git.push", facts(), "is not for `git.push`"),
         ("fetch.get", facts("evil.example.org"), "is not for the host `evil.example.org`"),
         ("fetch.get", facts(secure=False), "only sent over https"),
     ):
         with pytest.raises(Unavailable, match=words):
-            key.see_that_it_may_go(tool, there)
-    credential(in_environment(), plain_http=True).see_that_it_may_go("git.push", facts(secure=False))
+            key.require_destination(tool, there)
+    credential(in_environment(), plain_http=True).require_destination("git.push", facts(secure=False))
 
 
 # The house's credentials
@@ -183,7 +193,7 @@ def test_what_is_at_hand_is_learned_from_the_start(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(VALUE)
     ran = tmp_path / "ran"
     learned: dict[str, str] = {}
-    sources: dict[str, Source] = {
+    sources: dict[str, CredentialSource] = {
         "env": in_environment("env-value"), "file": FromFile(tmp_path / "key"), "gone": FromFile(tmp_path / "gone"),
         "command": program(f"open({str(ran)!r}, 'w'); print('command-value')"),
     }  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.compose.doctor import examine
-from curtainwall.config.keys import existing_key, house_key
+from curtainwall.config.secrets import existing_key, house_key
 from curtainwall.host.home import Home, find_home, user_homes
 from curtainwall.model import Broken, SessionId
 from tests.support.nobody import as_somebody_else

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from curtainwall.channels.slash.lines import event_line, grant_lines
-from curtainwall.host.local_time import clock_time, when
+from curtainwall.host.user import clock_time, when
 from curtainwall.model import SYSTEM, Grant, GrantId, GrantScope, Recorded, SessionReady, StreamId
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from curtainwall.model import misfit
+from curtainwall.model import explain_invalid
 
 
 def _never(text: str) -> str:
@@ -56,4 +56,4 @@ class Form(BaseModel):
 def test_a_misfit_is_a_place_and_words_that_follow_its_name(told: JsonValue, place: tuple[int | str, ...], words: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Form.model_validate(told)
-    assert misfit(caught.value) == (place, words)
+    assert explain_invalid(caught.value) == (place, words)

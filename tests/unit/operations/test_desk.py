@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import MessageId, SendMessage, Undecided, session_stream
 from tests.support.in_process import Places, desk_in, session_in
 
@@ -19,7 +19,7 @@ def test_a_message_to_which_a_hook_adds_is_kept_where_the_owner_does_not_decide(
     (places.home / "config.toml").write_text(ADDS)
 
     async def story() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             lease = wired.store.leases.take(stream)
             assert lease is not None, "from here on somebody owns the session who decides nothing"
             desk = desk_in(wired)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.model import AnswerApproval, ApprovalQuery, CallRequest, Effect, NotFound, SessionId, Who
 from curtainwall.operations.explanations import Explanations
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from tests.support.houses import until
 from tests.support.talking import Home, home, run
 
@@ -17,12 +17,12 @@ __all__ = ["home"]
 ANN = Who(name="ann")
 
 
-async def wish(wired: Wired, session: SessionId, tool: str, **arguments: str) -> None:
+async def wish(wired: GatedSessions, session: SessionId, tool: str, **arguments: str) -> None:
     await wired.gate.request(session, CallRequest(tool=tool, arguments=dict(arguments)), wait=False)
 
 
-async def opened(wired: Wired) -> SessionId:
-    return await open_new(wired.sessions, Wanted("demo", agent="nobody"), ANN)
+async def opened(wired: GatedSessions) -> SessionId:
+    return await open_new(wired.sessions, SessionSpec("demo", agent="nobody"), ANN)
 
 
 def a_secret(workspace: Path) -> Path:
@@ -33,7 +33,7 @@ def a_secret(workspace: Path) -> Path:
 
 def test_a_verdict_is_told_with_what_happened_then_and_what_is_so_now(home: Home) -> None:
     async def story() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session, explanations = await opened(wired), Explanations(wired.sessions)
             await wish(wired, session, "filesystem.read_file", path=str(home.outside / "a.txt"))
             (approval,) = [row.approval for row in wired.store.index.approvals(ApprovalQuery())]
@@ -52,7 +52,7 @@ def test_a_verdict_is_told_with_what_happened_then_and_what_is_so_now(home: Home
 
 def test_without_a_name_the_last_call_is_meant_and_labels_name_the_call_that_set_them(home: Home) -> None:
     async def story() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session, explanations = await opened(wired), Explanations(wired.sessions)
             with pytest.raises(NotFound, match="there was no call here yet"):
                 explanations.why(session)
@@ -75,7 +75,7 @@ def test_without_a_name_the_last_call_is_meant_and_labels_name_the_call_that_set
 
 def test_rules_stand_as_the_session_is_and_count_how_often_they_asked(home: Home) -> None:
     async def story() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session, explanations = await opened(wired), Explanations(wired.sessions)
             before = {rule.rule: rule for rule in explanations.rules(session)}
             await wish(wired, session, "filesystem.read_file", path=str(home.outside / "a.txt"))

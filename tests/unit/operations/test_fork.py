@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import CurtainwallError, SessionId
 from curtainwall.operations.fork import fork
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, open_new
 from tests.support.covers import covers
 from tests.support.in_process import Places
 from tests.support.waiting import eventually
@@ -31,8 +31,8 @@ def written_in(workspace: str) -> Path:
 @covers("sessions.a-fork-keeps-its-workspace")
 def test_a_fork_that_is_stopped_at_its_very_commit_keeps_its_workspace(places: Places) -> None:
     async def story() -> None:
-        async with open_house(set_up()) as wired:
-            parent = await open_new(wired.sessions, Wanted("demo"), local_user())
+        async with open_gate(load_setup()) as wired:
+            parent = await open_new(wired.sessions, SessionSpec("demo"), local_user())
             written_in(wired.sessions.state(parent).workspace.path).write_text("of days")
             before = deciding()
             with closing(sqlite3.connect(places.home / "curtainwall.db", isolation_level=None)) as other:
@@ -55,8 +55,8 @@ def test_a_fork_that_is_stopped_at_its_very_commit_keeps_its_workspace(places: P
 
 def test_a_fork_that_could_not_be_written_leaves_nothing_behind(places: Places) -> None:
     async def story() -> None:
-        async with open_house(set_up()) as wired:
-            parent = await open_new(wired.sessions, Wanted("demo"), local_user())
+        async with open_gate(load_setup()) as wired:
+            parent = await open_new(wired.sessions, SessionSpec("demo"), local_user())
             (places.home / "blobs").rmdir()
             (places.home / "blobs").write_text("in the way")
             with pytest.raises(CurtainwallError):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import SessionId, session_stream
-from curtainwall.operations.open import Wanted, open_new, reset
+from curtainwall.operations.open import SessionSpec, open_new, reset
 from tests.support.covers import covers
 from tests.support.in_process import Places, Said
 from tests.support.stores import batch, spoke
@@ -24,8 +24,8 @@ PAGE = 4096
 
 async def _first_and_its_heir() -> SessionId:
     """Return a session whose workspace was left to another one, which has much to say."""
-    async with open_house(set_up()) as wired:
-        first = await open_new(wired.sessions, Wanted("demo"), local_user())
+    async with open_gate(load_setup()) as wired:
+        first = await open_new(wired.sessions, SessionSpec("demo"), local_user())
         heir = session_stream(await reset(wired.sessions, first, local_user()))
         (wired.setup.home.session(first).workspace / "work").write_text("of the heir")
         for _ in range(60):
@@ -44,7 +44,7 @@ def damage_the_heir(database: Path) -> None:
 
 
 async def _killed_behind_the_log(session: SessionId) -> None:
-    async with open_house(set_up()) as wired:
+    async with open_gate(load_setup()) as wired:
         await wired.house.delete(session, local_user())
 
 

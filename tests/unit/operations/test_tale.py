@@ -11,15 +11,14 @@ from curtainwall.model import (
     TurnStatus,
     WithdrawMessage,
 )
-from curtainwall.operations.changes import Change, changes_of
-from curtainwall.operations.tale import Tale
+from curtainwall.operations.activity import Change, SessionActivity, changes_of
 from tests.support.covers import covers
 from tests.support.desks import Hand, MemoryDesk
 from tests.support.given import ANN, PROJECT, SESSION, delete, fetch, move, push, read, ready, run, write
 
 
-def tale_of(desk: MemoryDesk) -> Tale:
-    tale = Tale()
+def tale_of(desk: MemoryDesk) -> SessionActivity:
+    tale = SessionActivity()
     for event in desk.logs[SESSION]:
         tale.take(event)
     return tale

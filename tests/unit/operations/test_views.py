@@ -1,7 +1,7 @@
 """A session's state as channels show it."""
 
 from curtainwall.model import MessageAccepted, MessageId
-from curtainwall.operations.views import view_of
+from curtainwall.operations.desk import session_view
 from curtainwall.session import fold
 from tests.support.given import ANN, NOW, ready
 
@@ -26,5 +26,5 @@ def test_a_long_queue_is_shown_in_its_order_and_no_message_is_looked_for_among_a
     log = [*ready(), *(event.model_copy(update={"message": name}) for event, name in zip(said, names, strict=True))]
     state = fold(log)
     before = Compared.times
-    assert [it.text for it in view_of(state, log, None).queue] == [f"about m{place}" for place in range(500)]
+    assert [it.text for it in session_view(state, log, None).queue] == [f"about m{place}" for place in range(500)]
     assert Compared.times - before < 5 * len(names)

@@ -4,8 +4,8 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall.model import Broken, Effect, Mode, Resource, Role, Scope, Subject, SubjectKind, ToolEffect
-from curtainwall.policy import Lists, Policy, Protection, Source, import_permissions, judge, load, shipped
-from curtainwall.policy.cedartext import any_of, literal, pattern
+from curtainwall.policy import Lists, Policy, Protection, RuleSource, import_permissions, judge, load, shipped
+from curtainwall.policy.claude_permissions import any_of, literal, pattern
 from tests.support.policies import call, command, plain, read, session, subject, tool, url, write
 
 OPEN = Lists(hosts=("*",))
@@ -16,7 +16,7 @@ def imported(
 ) -> Policy:
     lists: JsonValue = {"permissions": {"allow": [*(allow or [])], "ask": [*(ask or [])], "deny": [*(deny or [])]}}
     rules = import_permissions(lists, workspace="/w", home=home).cedar_text
-    return load((*shipped(), Source("claude.cedar", rules, user=True)), lists=OPEN, protection=Protection())
+    return load((*shipped(), RuleSource("claude.cedar", rules, user=True)), lists=OPEN, protection=Protection())
 
 
 def notes(*, home: str = "", **lists: list[str]) -> str:

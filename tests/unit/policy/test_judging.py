@@ -6,9 +6,9 @@ import pytest
 
 from curtainwall.model import Effect, Label, Mode, Resource, Role, RuleId, SubjectKind, ToolEffect, ToolFacts, Workspace
 from curtainwall.policy import Lists, SessionFacts, explain, judge, labels_of
-from curtainwall.policy.cache import Cache
 from curtainwall.policy.cedar import FAILED
 from curtainwall.policy.entities import path_entity, question
+from curtainwall.policy.rulebook import Cache
 from tests.support.policies import call, command, plain, policy, read, session, subject, tool, url, write
 
 ERROR = (RuleId("policy-error"),)

@@ -3,7 +3,7 @@
 import pytest
 
 from curtainwall.model import Broken, RuleId
-from curtainwall.policy import SCHEMA, Lists, Protection, Source, load, may_disable, shipped
+from curtainwall.policy import SCHEMA, Lists, Protection, RuleSource, load, may_disable, shipped
 from tests.support.covers import covers
 from tests.support.policies import NO_LISTS, NO_PATHS, policy
 
@@ -114,7 +114,7 @@ def test_a_rule_that_holds_loads(rules: str) -> None:
 @covers("policy.own-files-only-narrow")
 @pytest.mark.parametrize("rule", [f"{READ};", f"{READ} when {{ context.approved }};"])
 def test_a_file_that_only_narrows_allows_nothing_and_has_nothing_asked_that_is_denied(rule: str) -> None:
-    own = Source("own.cedar", f'@id("less") {FORBID};\n@id("more") {rule}', user=True, narrows=True)
+    own = RuleSource("own.cedar", f'@id("less") {FORBID};\n@id("more") {rule}', user=True, narrows=True)
     with pytest.raises(Broken, match=r"`own\.cedar`, line 2, rule `more`: the file of one team, job or webhook only narrows"):
         load((*shipped(), own), lists=NO_LISTS, protection=NO_PATHS)
 
@@ -122,7 +122,7 @@ def test_a_file_that_only_narrows_allows_nothing_and_has_nothing_asked_that_is_d
 def test_a_file_that_only_narrows_may_deny_ask_and_set_labels() -> None:
     label = '@id("finance") @label("sensitive") permit (principal, action == Action::"label", resource in Path::"/finance");'
     text = f'@id("no") {FORBID};\n@id("ask") {FORBID} unless {{ context.approved }};\n{label}'
-    found = load((*shipped(), Source("own.cedar", text, user=True, narrows=True)), lists=NO_LISTS, protection=NO_PATHS)
+    found = load((*shipped(), RuleSource("own.cedar", text, user=True, narrows=True)), lists=NO_LISTS, protection=NO_PATHS)
     assert [found.card(RuleId(name)) is not None for name in ("no", "ask", "finance")] == [True, True, True]
 
 
@@ -156,7 +156,7 @@ def test_the_version_depends_on_everything_that_judges() -> None:
         policy(protection=Protection(readonly=("/x",))).version,
         policy(protection=Protection(never=("/x",), except_=("/x/y",))).version,
         load(shipped(), lists=NO_LISTS, protection=NO_PATHS, schema=SCHEMA + "\n").version,
-        load((*shipped(), Source("other.cedar", rule, user=True)), lists=NO_LISTS, protection=NO_PATHS).version,
+        load((*shipped(), RuleSource("other.cedar", rule, user=True)), lists=NO_LISTS, protection=NO_PATHS).version,
     }
     assert len(versions) == 9
     assert policy().version == policy().version

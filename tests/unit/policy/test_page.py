@@ -3,7 +3,7 @@
 import re
 
 from curtainwall.policy import judge_trial, read_corpus, run_corpus, shipped
-from curtainwall.policy.sources import Source
+from curtainwall.policy.rules import RuleSource
 from tests.support.policies import policy
 from tests.support.repository import DOCS, table_rows
 
@@ -27,6 +27,6 @@ def test_the_page_names_every_structural_rule() -> None:
 def test_the_examples_load_and_pass() -> None:
     rules = "\n".join(blocks("cedar"))
     (lines,) = blocks("json")
-    sources = (*shipped(), Source("example.cedar", rules, user=True))
+    sources = (*shipped(), RuleSource("example.cedar", rules, user=True))
     results = run_corpus(read_corpus(lines), lambda trial: judge_trial(trial, sources))
     assert [result.faults for result in results] == [()]

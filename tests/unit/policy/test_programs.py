@@ -2,8 +2,8 @@ import pytest
 
 from curtainwall.model import CommandFacts, Resource, Role
 from curtainwall.policy.cedar import parse_rules
+from curtainwall.policy.coverage import aliases_of_command, forbids_by_name, named_programs
 from curtainwall.policy.entities import Entity
-from curtainwall.policy.programs import forbids_by_name, named_programs, under_other_names
 
 HEAD = 'forbid (principal, action == Action::"run-command", resource)'
 
@@ -38,7 +38,7 @@ def test_a_forbid_by_name_is_told_from_one_that_spares_a_name(rule: str, is_by_n
 def names(text: str, program: str, *, parsed: bool, named: frozenset[str] = frozenset({"rm", "dd"})) -> tuple[str, list[str]] | None:
     resource = Resource(role=Role.RUN_COMMAND, value=text, facts=CommandFacts(program=program, parsed=parsed))
     entity = Entity(("Command", text), {"text": text, "parsed": parsed}, (("Program", program),) if program else ())
-    other = under_other_names(entity, resource, named)
+    other = aliases_of_command(entity, resource, named)
     return None if other is None else (other.uid[1], [name for _, name in other.parents])
 
 

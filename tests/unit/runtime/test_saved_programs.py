@@ -25,7 +25,7 @@ from curtainwall.model import (
     TurnId,
     Workspace,
 )
-from curtainwall.runtime import House, SessionGate, SystemClock
+from curtainwall.runtime import SessionGate, SessionRegistry, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from tests.support.covers import covers
@@ -38,7 +38,7 @@ TURN = TurnId("t1")
 class Here:
     """A session in a turn, whose rules count how often they are looked at."""
 
-    house: House
+    house: SessionRegistry
     gate: SessionGate
     session: SessionId
     workspace: Path
@@ -76,7 +76,7 @@ async def in_a_turn(tmp_path: Path) -> AsyncGenerator[Here]:
 
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    async with House(MemoryStore(SystemClock()), SystemClock(), in_force) as house:
+    async with SessionRegistry(MemoryStore(SystemClock()), SystemClock(), in_force) as house:
         session = await open_session(house, workspace)
         await house.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="go"))
         await house.send(session, StartTurn(by=SYSTEM, turn=TURN))

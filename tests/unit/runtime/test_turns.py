@@ -22,14 +22,14 @@ from curtainwall.model import (
     TurnStatus,
     session_stream,
 )
-from curtainwall.runtime import House, NoHooks, SystemClock, Turns
+from curtainwall.runtime import NoHooks, SessionRegistry, SystemClock, Turns
 from curtainwall.session import SessionState
 from curtainwall.store import MemoryDisk, MemoryStore, SqliteStore
 from tests.support.covers import covers
 from tests.support.houses import ANN, FailingStore, house, kinds, open_session, run, until
 
 
-def ends(here: House, session: SessionId) -> list[TurnStatus]:
+def ends(here: SessionRegistry, session: SessionId) -> list[TurnStatus]:
     """Return how a session's turns ended."""
     return [it.event.status for it in here.feed.read(session_stream(session)) if isinstance(it.event, TurnEnded)]
 

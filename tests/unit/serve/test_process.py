@@ -5,7 +5,7 @@ import sys
 
 _PROGRAM = """
 import resource
-from curtainwall.serve.process import open_many_files
+from curtainwall.serve.service import open_many_files
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 open_many_files()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.setup import InForce, Setup, set_up
+from curtainwall.compose.setup import ActiveSetup, Setup, load_setup
 from curtainwall.host import FromFile
 from curtainwall.serve.logs import Logbook
-from curtainwall.serve.reload import Reloading
+from curtainwall.serve.reload import ConfigReload
 from tests.support.houses import run
 
 
@@ -16,8 +16,8 @@ class Reloaded:
     """A service that watches the files of one setup, and what it wrote on its log."""
 
     def __init__(self, setup: Setup) -> None:
-        self.in_force, self._out = InForce(setup), io.StringIO()
-        self.service = Reloading(self.in_force, lambda tables: (), Logbook(out=self._out))
+        self.in_force, self._out = ActiveSetup(setup), io.StringIO()
+        self.service = ConfigReload(self.in_force, lambda tables: (), Logbook(out=self._out))
 
     @property
     def said(self) -> str:
@@ -39,7 +39,7 @@ def test_the_home_of_the_start_is_read_again_whatever_the_environment_says_meanw
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, other = tmp_path / "ours", tmp_path / "other"
-    reloaded = Reloaded(set_up(environ=home_with(ours, 11)))
+    reloaded = Reloaded(load_setup(environ=home_with(ours, 11)))
     for name, value in home_with(other, 99).items():
         monkeypatch.setenv(name, value)
 
@@ -55,7 +55,7 @@ def test_the_home_of_the_start_is_read_again_whatever_the_environment_says_meanw
 
 def test_a_home_directory_that_the_files_name_is_still_that_of_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environ = home_with(tmp_path / "ours", 11)
-    reloaded = Reloaded(set_up(environ=environ))
+    reloaded = Reloaded(load_setup(environ=environ))
     monkeypatch.setenv("HOME", str(tmp_path / "other"))
     with (tmp_path / "ours" / "config.toml").open("a") as config:
         config.write('[credentials.shop]\nfile = "~/shop.key"\nhosts = ["shop.example"]\n')
@@ -66,7 +66,7 @@ def test_a_home_directory_that_the_files_name_is_still_that_of_the_start(tmp_pat
 
 def test_an_environment_that_changes_after_the_start_does_not_move_the_service(tmp_path: Path) -> None:
     environ = home_with(tmp_path / "ours", 11)
-    reloaded = Reloaded(set_up(environ=environ))
+    reloaded = Reloaded(load_setup(environ=environ))
     environ |= home_with(tmp_path / "other", 99)
     run(reloaded.service.reload())
     assert reloaded.window == 11

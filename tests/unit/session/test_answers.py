@@ -30,7 +30,7 @@ from curtainwall.model import (
     ToolEffect,
     denial,
 )
-from curtainwall.session import SETTLED_KEPT, Standing, reach
+from curtainwall.session import SETTLED_KEPT, CallStatus, scope_of_answer
 from tests.support.covers import covers
 from tests.support.given import (
     ANN,
@@ -91,8 +91,8 @@ def test_a_denial_tells_the_agent_the_reason() -> None:
 
 def test_two_approvals_are_answered_independently_and_in_any_order() -> None:
     here = given(ready(), asked(PUSH), asked(OTHER), answer(OTHER))
-    assert here.state.calls[OTHER.call].standing is Standing.ANSWERED
-    assert here.state.calls[PUSH.call].standing is Standing.ASKED
+    assert here.state.calls[OTHER.call].standing is CallStatus.ANSWERED
+    assert here.state.calls[PUSH.call].standing is CallStatus.ASKED
     here.when(answer(PUSH, granted=False)).then(ApprovalAnswered, like(CallDenied, call=PUSH.call))
 
 
@@ -202,9 +202,9 @@ def test_a_credential_is_never_granted_for_a_project(what: Wish) -> None:
 )
 def test_a_rule_of_ones_own_about_a_credential_can_ask_every_time(rules: tuple[str, ...], reaches: GrantScope) -> None:
     cover = Cover(role=Role.USE_CREDENTIAL, value="github", rules=tuple(map(RuleId, rules)))
-    assert reach(GrantScope.ONCE, (cover,)) is reaches
-    assert reach(GrantScope.ONCE, ()) is GrantScope.ONCE
-    assert reach(GrantScope.PROJECT, (cover,)) is GrantScope.PROJECT
+    assert scope_of_answer(GrantScope.ONCE, (cover,)) is reaches
+    assert scope_of_answer(GrantScope.ONCE, ()) is GrantScope.ONCE
+    assert scope_of_answer(GrantScope.PROJECT, (cover,)) is GrantScope.PROJECT
 
 
 # Deadlines

@@ -48,7 +48,7 @@ from curtainwall.model import (
     Verdict,
     denial,
 )
-from curtainwall.session import MANY_RESOURCES, BreakerLimits, Standing, needs_program, with_program
+from curtainwall.session import MANY_RESOURCES, BreakerLimits, CallStatus, needs_program, with_program
 from tests.support.covers import covers
 from tests.support.given import (
     ANN,
@@ -101,7 +101,7 @@ def test_what_the_rules_allow_is_permitted_and_finished() -> None:
         CallRequested(at=NOW, call=LOOK.call, subject=LOOK.subject, turn=TURN),
         like(CallPermitted, call=LOOK.call, permit=LOOK.permit, digest=LOOK.subject.digest, answered_by=(), verdict__effect=Effect.ALLOW),
     )
-    assert here.state.calls[LOOK.call].standing is Standing.PERMITTED
+    assert here.state.calls[LOOK.call].standing is CallStatus.PERMITTED
     done = CallFinished(at=NOW, call=LOOK.call, permit=LOOK.permit, ok=True, result=Payload(inline="done"))
     here = here.when(finished(LOOK)).then(done)
     assert here.state.calls == {}
@@ -131,7 +131,7 @@ def test_what_the_rules_ask_is_asked_with_everything_shown() -> None:
     )
     shown = here.state.approvals[PUSH.approval].asked.shown
     assert "wants write-remote github.com/me/r (unlisted-remote)" in shown
-    assert here.state.calls[PUSH.call].standing is Standing.ASKED
+    assert here.state.calls[PUSH.call].standing is CallStatus.ASKED
 
 
 def test_without_a_deadline_an_ask_waits_for_ever() -> None:
@@ -140,7 +140,7 @@ def test_without_a_deadline_an_ask_waits_for_ever() -> None:
 
 def test_ask_grant_proceed_permit_finish() -> None:
     here = given(ready(), turn_running(), asked(PUSH), answer(PUSH))
-    assert here.state.calls[PUSH.call].standing is Standing.ANSWERED
+    assert here.state.calls[PUSH.call].standing is CallStatus.ANSWERED
     here = here.when(proceed(PUSH)).then(like(CallPermitted, answered_by=(PUSH.approval,), permit=PUSH.permit, verdict__effect=Effect.ASK))
     here.when(finished(PUSH)).then(CallFinished)
 
@@ -235,7 +235,7 @@ THIRD = PUSH.again("c3")
 def test_the_same_subject_joins_the_open_ask_and_shares_its_outcome() -> None:
     here = given(ready(), asked(PUSH)).when(asked(SAME)).then(CallRequested, ApprovalJoined(at=NOW, approval=PUSH.approval, call=SAME.call))
     here = here.happened(answer(PUSH))
-    assert here.state.calls[PUSH.call].standing is Standing.ANSWERED
+    assert here.state.calls[PUSH.call].standing is CallStatus.ANSWERED
     here.when(proceed(SAME)).then_refused("call `c2` has no answer to proceed on: it is asked")
     here.happened(proceed(PUSH)).when(finished(PUSH)).then(
         CallFinished, CallDropped(at=NOW, call=SAME.call, why="it had joined this call", shares=PUSH.call)
@@ -264,7 +264,7 @@ def test_a_denial_denies_all_that_joined() -> None:
 def test_the_next_call_takes_the_place_of_one_that_is_dropped_before_the_answer() -> None:
     here = given(ready(), asked(PUSH), asked(SAME)).when(drop("c1")).then(CallDropped(at=NOW, call=PUSH.call, why="the agent went away"))
     here = here.happened(answer(PUSH))
-    assert here.state.calls[SAME.call].standing is Standing.ANSWERED
+    assert here.state.calls[SAME.call].standing is CallStatus.ANSWERED
     here.when(proceed(SAME)).then(like(CallPermitted, call=SAME.call, answered_by=(PUSH.approval,)))
 
 
@@ -297,7 +297,7 @@ def test_a_kept_answer_does_not_answer_a_rule_that_woke_since() -> None:
 
 def test_the_answer_of_a_dropped_call_goes_to_the_one_that_had_joined_it() -> None:
     here = given(ready(), asked(PUSH), asked(SAME), answer(PUSH)).when(drop("c1")).then(like(CallDropped, call=PUSH.call))
-    assert here.state.calls[SAME.call].standing is Standing.ANSWERED
+    assert here.state.calls[SAME.call].standing is CallStatus.ANSWERED
     here.when(proceed(SAME)).then(like(CallPermitted, call=SAME.call))
 
 

@@ -14,14 +14,14 @@ from curtainwall.model import (
     RuleDisabled,
     RuleEnabled,
     RuleId,
-    RuleStanding,
+    RuleStatus,
 )
 from curtainwall.session import fold, rules_in_force
 from tests.support.covers import covers
 from tests.support.given import ANN, NOW, OLGA, POLICY, ready, source
 
 
-def standings(*events: AnyEvent) -> dict[str, RuleStanding]:
+def standings(*events: AnyEvent) -> dict[str, RuleStatus]:
     told = (*ready(), *events)
     state = fold(event for event in told if not isinstance(event, ApprovalAsked))
     return {found.rule: found for found in rules_in_force(state, POLICY, told)}

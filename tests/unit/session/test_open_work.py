@@ -26,7 +26,7 @@ from curtainwall.model import (
     TurnEnded,
     TurnStatus,
 )
-from curtainwall.session import OpenWork, Standing, fold
+from curtainwall.session import CallStatus, OpenWork, fold
 from curtainwall.session.open_work import pending_ask, take
 from tests.support.given import NOW, TURN, answer, asked, fetch, finished, given, proceed, push, ready, requested, turn_running, wish
 
@@ -75,7 +75,7 @@ def test_a_call_that_joined_an_ask_is_granted_with_it() -> None:
     assert here.state.is_asked(SAME.call)
     here = here.happened(answer(PUSH))
     assert here.state.is_granted(SAME.call)
-    assert here.state.calls[SAME.call].standing is Standing.ASKED
+    assert here.state.calls[SAME.call].standing is CallStatus.ASKED
     here = here.happened(proceed(PUSH))
     assert here.state.is_granted(SAME.call), "it shares what comes of the first"
 

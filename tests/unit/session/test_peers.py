@@ -59,7 +59,7 @@ from curtainwall.model import (
     WithholdAnswer,
     session_stream,
 )
-from curtainwall.policy import Lists, Protection, Source, load, shipped
+from curtainwall.policy import Lists, Protection, RuleSource, load, shipped
 from curtainwall.session import Rules, SessionState, decide, fold, label_words, posts_of
 from tests.support.covers import covers
 from tests.support.given import ANN, NOW, PROJECT, RULES, moment
@@ -305,7 +305,7 @@ def test_who_may_not_ask_gets_the_rule_as_the_answer() -> None:
 @covers("teams.who-may-ask")
 def test_a_rule_of_the_team_can_forbid_an_asker() -> None:
     text = '@id("not-them") forbid (principal in Team::"frontend", action == Action::"message-team", resource == Team::"backend");'
-    own = load((*shipped(), Source("own.cedar", text, user=True)), lists=Lists(), protection=Protection())
+    own = load((*shipped(), RuleSource("own.cedar", text, user=True)), lists=Lists(), protection=Protection())
     here = Session(rules=Rules(policy=RULES.policy, own_policies={("team", "backend"): own}).of(team="backend"))
     (told,) = here.is_asked()
     assert isinstance(told, PeerAnswered)

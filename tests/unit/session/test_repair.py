@@ -19,7 +19,7 @@ from curtainwall.model import (
     TurnId,
     TurnStatus,
 )
-from curtainwall.session import Phase, Standing
+from curtainwall.session import CallStatus, Phase
 from tests.support.covers import covers
 from tests.support.given import (
     NOW,
@@ -65,7 +65,7 @@ def test_an_ask_stays_open_and_its_turn_waits() -> None:
     here = repaired(given(ready(), turn_running(), asked(PUSH)), PARKED)
     assert here.state.phase is Phase.WAITING
     here = here.happened(answer(PUSH))
-    assert here.state.calls[PUSH.call].standing is Standing.ANSWERED
+    assert here.state.calls[PUSH.call].standing is CallStatus.ANSWERED
 
 
 @covers("session.asks-survive-a-crash")

@@ -18,7 +18,7 @@ from curtainwall.model import (
     TurnStatus,
     Usage,
 )
-from curtainwall.session import Said, Turn, transcript
+from curtainwall.session import TranscriptMessage, TranscriptTurn, transcript
 from tests.support.covers import covers
 from tests.support.given import ANN, NOW, TURN, asked, given, read, ready, wish
 
@@ -44,7 +44,7 @@ def ended(status: TurnStatus, failure: str = "", at: int = NOW) -> TurnEnded:
 START = (said(ONE, "hello"), TurnStarted(at=NOW, turn=TURN, messages=(ONE,)))
 
 
-def turn_of(*events: AnyEvent) -> Turn:
+def turn_of(*events: AnyEvent) -> TranscriptTurn:
     (turn,) = transcript([*ready(), *START, *events]).turns
     return turn
 
@@ -70,8 +70,8 @@ def test_what_was_shown_of_a_later_message_stays_too() -> None:
 
 def test_a_message_waits_for_its_turn() -> None:
     told = transcript([*ready(), *START, said(TWO, "and this")])
-    assert told.queued == [Said(TWO, "and this", "ann", NOW, "human")]
-    assert told.turns[0].asked == (Said(ONE, "hello", "ann", NOW, "human"),)
+    assert told.queued == [TranscriptMessage(TWO, "and this", "ann", NOW, "human")]
+    assert told.turns[0].asked == (TranscriptMessage(ONE, "hello", "ann", NOW, "human"),)
 
 
 def test_a_message_that_was_taken_back_does_not_wait() -> None:
@@ -80,7 +80,7 @@ def test_a_message_that_was_taken_back_does_not_wait() -> None:
 
 def test_context_is_told_apart_from_what_people_said() -> None:
     told = transcript([said(ONE, "by the way", role="context")])
-    assert told.context == [Said(ONE, "by the way", "ann", NOW, "context")]
+    assert told.context == [TranscriptMessage(ONE, "by the way", "ann", NOW, "context")]
     assert told.queued == []
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from curtainwall.model import ApprovalQuery, Route, RouteAdded, RouteRemoved, ShownAt
 from curtainwall.store import SqliteStore
-from curtainwall.store.schema import FORMAT
+from curtainwall.store.database import FORMAT
 from tests.support.stores import ANN, NOON, A, StillClock, asked, batch, opened, requested, run
 
 

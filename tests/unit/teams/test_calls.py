@@ -5,14 +5,14 @@ import json
 import pytest
 
 from curtainwall.model import MessageId, PeerAnswer, PeerStatus, SessionId
-from curtainwall.teams.calls import Call, Ending
-from curtainwall.teams.terms import Caller
+from curtainwall.teams.pair_sessions import Caller
+from curtainwall.teams.tools import CallCompletion, TeamCall
 from tests.support.stores import permitted
 
 
-def ending(mask: str = "") -> Ending:
-    call = Call(Caller(SessionId("s"), "shop"), {"toTeam": "backend", "question": "?"}, permitted())
-    return Ending(call, lambda value: f"{mask}{value}")
+def ending(mask: str = "") -> CallCompletion:
+    call = TeamCall(Caller(SessionId("s"), "shop"), {"toTeam": "backend", "question": "?"}, permitted())
+    return CallCompletion(call, lambda value: f"{mask}{value}")
 
 
 def answered(text: str) -> PeerAnswer:

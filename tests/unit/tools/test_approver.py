@@ -8,7 +8,7 @@ import pytest
 
 from curtainwall.facts import Masker
 from curtainwall.tools import ProgramApprover
-from curtainwall.tools.hooks import Surroundings
+from curtainwall.tools.hooks import HookSurroundings
 from tests.support.covers import covers
 from tests.support.hooking import ENVIRON, call, python, shell
 from tests.support.houses import run
@@ -20,7 +20,7 @@ READING = call("filesystem.read_file", {"path": "/etc/hosts"})
 def said(command: Sequence[str], *words: str, seconds: float = 20, **environ: str) -> str | None:
     masker = Masker(b"k" * 32)
     masker.learn("token", "known-and-secret")
-    around = Surroundings(masker, {**ENVIRON, **environ}, frozenset({"ANTHROPIC_API_KEY"}))
+    around = HookSurroundings(masker, {**ENVIRON, **environ}, frozenset({"ANTHROPIC_API_KEY"}))
     return run(ProgramApprover(lambda: command, around, "/", seconds).approves(READING, words))
 
 

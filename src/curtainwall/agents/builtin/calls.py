@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from curtainwall.agents.builtin.history import Conversation
-from curtainwall.agents.builtin.program import CallReply, Given, Raised, Waits
-from curtainwall.agents.builtin.seal import Pending
+from curtainwall.agents.builtin.history import ConversationHistory
+from curtainwall.agents.builtin.program import CallRaised, CallReply, CallReturned, CallWaits
+from curtainwall.agents.builtin.snapshots import PendingCall
 from curtainwall.facts import Masker
 from curtainwall.facts.secrets.names import is_secret_key
 from curtainwall.model import (
@@ -41,11 +41,11 @@ class TurnCalls:
     turn: TurnId
     presence: Presence
     gate: Gate
-    talk: Conversation
+    talk: ConversationHistory
     effects: Mapping[str, ToolEffect]
     new_call: Callable[[], CallId]
     say: Callable[[Live], None]
-    sync: Callable[[], Conversation]
+    sync: Callable[[], ConversationHistory]
     masker: Masker
     context: str = ""
     stopped: str | None = None
@@ -70,13 +70,13 @@ class TurnCalls:
         asked = ((other, made) for other, made in self.talk.calls.items() if made.approval == mine.approval and made.end is None)
         return next((other for other, made in asked if not made.joined), call)
 
-    async def request(self, pending: Pending, save: Save) -> CallReply:
+    async def request(self, pending: PendingCall, save: Save) -> CallReply:
         """Make a call; where a human is asked, do not wait for the answer."""
         self.say(Live(kind="doing", text=self._doing(pending)))
         request = CallRequest(tool=pending.tool, arguments=dict(pending.arguments), call=pending.call, turn=self.turn)
         return self._reply(await self.gate.request(self.session, request, wait=False, save=save, presence=self.presence))
 
-    async def settle(self, pending: Pending) -> CallReply:
+    async def settle(self, pending: PendingCall) -> CallReply:
         """Return what became of a call that was made before; run it where it was granted meanwhile."""
         call = pending.call
         end = self.talk.calls[call].end
@@ -98,15 +98,15 @@ class TurnCalls:
                 return _denied(end.verdict.because, end.verdict.reason)
             case CallLost():
                 told = f"OutcomeUnknown: {self.talk.calls[call].tool} was under way when the process ended; it may have run or not"
-                return Raised("RuntimeError", told)
+                return CallRaised("RuntimeError", told)
             case CallDropped():
-                return Raised("RuntimeError", f"the call was dropped and did not run: {end.why}")
+                return CallRaised("RuntimeError", f"the call was dropped and did not run: {end.why}")
 
     async def drop(self, call: CallId) -> None:
         """Say that nobody waits for a call any more."""
         await self.gate.drop(self.session, call, "the program that made it is over")
 
-    def _doing(self, pending: Pending) -> str:
+    def _doing(self, pending: PendingCall) -> str:
         """Return a call in a few words for screens, without its secrets."""
         told = ", ".join(f"{name}={self._beginning(name, value)!r}" for name, value in pending.arguments.items())
         text = f"{pending.tool}({told})"
@@ -127,17 +127,17 @@ class TurnCalls:
         self.context += f"{answer.context}\n" if answer.context else ""
         self.stopped = self.stopped or answer.stopped
         if answer.waiting:
-            return Waits(answer.call)
+            return CallWaits(answer.call)
         if answer.result is None:
             return _denied(answer.verdict.because, answer.verdict.reason)
         return _finished(answer.result.ok, answer.result.value)
 
 
-def _finished(ok: bool, value: JsonValue) -> Given | Raised:
+def _finished(ok: bool, value: JsonValue) -> CallReturned | CallRaised:
     if ok:
-        return Given(value)
-    return Raised("RuntimeError", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        return CallReturned(value)
+    return CallRaised("RuntimeError", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def _denied(because: tuple[str, ...], reason: str) -> Raised:
-    return Raised("PermissionError", f"denied by {', '.join(f'`{rule}`' for rule in because) or 'policy'}: {reason}")
+def _denied(because: tuple[str, ...], reason: str) -> CallRaised:
+    return CallRaised("PermissionError", f"denied by {', '.join(f'`{rule}`' for rule in because) or 'policy'}: {reason}")

@@ -4,6 +4,7 @@ A verdict helps the model; it protects nothing, since a comment in the program t
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -12,7 +13,50 @@ from typing import TypeVar
 
 from pydantic_monty import AsyncMonty, AsyncMontySession, MontyError, MontyTypingError, ResourceLimits
 
-from curtainwall.agents.builtin.type_check import MORE_BUILTINS, as_function, placed
+_HEAD = "async def _program():\n"
+_INDENT = "    "
+_PLACE = re.compile(r"^[\w<>.-]+:(\d+):(\d+): (?:error|warning)\[([\w-]+)\] (.*)$")
+_MOST_COMPLAINTS = 10
+
+MORE_BUILTINS = """\
+from typing import Any
+class OSError(Exception): ...
+class PermissionError(OSError): ...
+class FileExistsError(OSError): ...
+class FileNotFoundError(OSError): ...
+class IsADirectoryError(OSError): ...
+class NotADirectoryError(OSError): ...
+class ImportError(Exception): ...
+class ModuleNotFoundError(ImportError): ...
+class UnboundLocalError(NameError): ...
+class UnicodeDecodeError(ValueError): ...
+class UnicodeEncodeError(ValueError): ...
+def filter(function: Any, values: Any) -> list[Any]: ...
+def format(value: Any, how: str = "") -> str: ...
+def getattr(value: Any, name: str, default: Any = None) -> Any: ...
+def hasattr(value: Any, name: str) -> bool: ...
+def map(function: Any, *values: Any) -> list[Any]: ...
+def setattr(value: Any, name: str, new: Any) -> None: ...
+"""
+"""Names that programs have when they run and that the checker does not know by itself."""
+
+
+def as_function(code: str) -> str:
+    """Return the program as the body of a function, which is checked whole and runs only when called."""
+    body = "".join(f"{_INDENT}{line}" if line.strip() else line for line in code.splitlines(keepends=True))
+    return f"{_HEAD}{_INDENT}pass\n{body}\n"
+
+
+def relocate_complaints(complaints: str) -> str:
+    """Return the checker's complaints, a line each, as if the program had been checked where it stands."""
+    found: list[str] = []
+    for line in complaints.splitlines():
+        match = _PLACE.match(line)
+        if match is not None:
+            found.append(f"line {int(match[1]) - 2}, column {max(1, int(match[2]) - len(_INDENT))}: {match[4]} [{match[3]}]")
+    rest = len(found) - _MOST_COMPLAINTS
+    return "\n".join((*found[:_MOST_COMPLAINTS], *((f"… and {rest} more",) if rest > 0 else ()))) or complaints.strip()
+
 
 T = TypeVar("T")
 
@@ -125,7 +169,7 @@ class Checkers:
             is_whole = True
         except MontyTypingError as fault:
             is_whole = True
-            return placed(fault.display())
+            return relocate_complaints(fault.display())
         except MontyError:
             # Not about types: running it will tell what it is, in better words. The checker may be gone with it.
             pass

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from curtainwall.agents.builtin.talk import ITEMS, AgentSaid, Item
+from curtainwall.agents.builtin.language_model import ITEMS, AgentMessage, ConversationItem
 
 _FAST: Final = 1
 _WEIGHT_OF_ITEM: Final = 1_500
@@ -20,7 +20,7 @@ class HeldItems:  # noqa: PLW1641 - it changes
 
     def __init__(self) -> None:
         # While they are packed, these are the ones that came since.
-        self._items: list[Item] = []
+        self._items: list[ConversationItem] = []
         self._pieces: list[bytes] = []
         self._in_pieces = self._last_size = 0
         self._is_packed = False
@@ -28,7 +28,7 @@ class HeldItems:  # noqa: PLW1641 - it changes
         """About how many bytes of memory the items take that are not packed."""
 
     @property
-    def items(self) -> Sequence[Item]:
+    def items(self) -> Sequence[ConversationItem]:
         """All of them, oldest first."""
         if self._is_packed:
             since, self._items, self.weight = self._items, [], 0
@@ -39,7 +39,7 @@ class HeldItems:  # noqa: PLW1641 - it changes
         return self._items
 
     @property
-    def last(self) -> Item | None:
+    def last(self) -> ConversationItem | None:
         """The last one."""
         items = self._items or (_unpacked(self._pieces[-1]) if self._is_packed else ())
         return items[-1] if items else None
@@ -52,7 +52,7 @@ class HeldItems:  # noqa: PLW1641 - it changes
     def __eq__(self, other: object) -> bool:
         return isinstance(other, HeldItems) and self.items == other.items
 
-    def add(self, items: Iterable[Item]) -> None:
+    def add(self, items: Iterable[ConversationItem]) -> None:
         """Put items behind those that are there."""
         for item in items:
             self._items.append(item)
@@ -72,7 +72,7 @@ class HeldItems:  # noqa: PLW1641 - it changes
         self._items, self.weight, self._is_packed = [], 0, bool(self._pieces)
         return freed
 
-    def _append(self, items: Sequence[Item]) -> None:
+    def _append(self, items: Sequence[ConversationItem]) -> None:
         # As `json` spells it: text of an agent may hold half a character, which pydantic does not encode.
         text = json.dumps(ITEMS.dump_python(tuple(items), mode="json"), separators=(",", ":")).encode("ascii")
         if self._pieces and self._last_size < _SMALL:
@@ -81,13 +81,13 @@ class HeldItems:  # noqa: PLW1641 - it changes
         self._last_size = len(text)
 
 
-def _unpacked(piece: bytes) -> tuple[Item, ...]:
+def _unpacked(piece: bytes) -> tuple[ConversationItem, ...]:
     return ITEMS.validate_python(json.loads(zlib.decompress(piece)))
 
 
-def _weight(item: Item) -> int:
+def _weight(item: ConversationItem) -> int:
     """Return about how many bytes of memory an item takes: its text, what a provider keeps of it besides, and the objects themselves."""
-    if not isinstance(item, AgentSaid):
+    if not isinstance(item, AgentMessage):
         return _WEIGHT_OF_ITEM + len(item.text)
     said = len(item.text) + sum(_WEIGHT_OF_ITEM + len(program.code) for program in item.programs)
     return _WEIGHT_OF_ITEM + (said if item.kept is None else 2 * said)

@@ -8,8 +8,8 @@ from typing import assert_never
 from pydantic import JsonValue
 
 from curtainwall.agents.builtin.held_items import HeldItems
-from curtainwall.agents.builtin.instructions import digest_of
-from curtainwall.agents.builtin.talk import ITEMS, AgentSaid, HumanSaid, Item, Program, ProgramEnded
+from curtainwall.agents.builtin.language_model import ITEMS, AgentMessage, ConversationItem, Program, ProgramOutcome, UserMessage
+from curtainwall.agents.builtin.prompt import instructions_digest
 from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
     GIT_CLONE,
@@ -118,7 +118,7 @@ class MadeCall:
 
 
 @dataclass(slots=True)
-class Conversation:
+class ConversationHistory:
     """One session as its model sees it, told event by event. The log alone makes it; nothing else changes it.
 
     `items` is what the model was sent and what it replied. `new` is what it was not told yet.
@@ -127,7 +127,7 @@ class Conversation:
     load: Load
     system: str = ""
     held: HeldItems = field(default_factory=HeldItems)
-    new: list[Item] = field(default_factory=list[Item])
+    new: list[ConversationItem] = field(default_factory=list[ConversationItem])
     replies: int = 0
     request: str | None = None
     used: int | None = None
@@ -156,7 +156,7 @@ class Conversation:
     _work: OpenWork = field(default_factory=OpenWork)
 
     @property
-    def items(self) -> Sequence[Item]:
+    def items(self) -> Sequence[ConversationItem]:
         """What the model was sent and what it replied; unpacked, where that was packed."""
         return self.held.items
 
@@ -197,7 +197,7 @@ class Conversation:
                 self._sent(event)
             case ModelResponded():
                 self.has_acted = True
-                said = AgentSaid.model_validate(self.load(event.normalised))
+                said = AgentMessage.model_validate(self.load(event.normalised))
                 self.held.add((said,))
                 self.replies += 1
                 self.programs = list(said.programs)
@@ -216,7 +216,7 @@ class Conversation:
         match event:
             case CallRequested() if event.subject.tool == FOLLOW_INSTRUCTIONS:
                 path, content = event.subject.raw.get("path"), event.subject.raw.get("content")
-                self.following[str(path), digest_of(str(content))] = event.call
+                self.following[str(path), instructions_digest(str(content))] = event.call
             case CallDenied() | CallDropped() if event.call in self.following.values():
                 self.refused.add(event.call)
             case CallFinished() | CallLost() if event.call in self.following.values():
@@ -275,12 +275,12 @@ class Conversation:
                 if event.role == "human":
                     self._queued[event.message] = event.text
                 else:
-                    self.new.append(HumanSaid(text=event.text, is_context=True))
+                    self.new.append(UserMessage(text=event.text, is_context=True))
             case MessageWithdrawn():
                 self._queued.pop(event.message, None)
             case TurnStarted():
                 self.calls = {}
-                self.new += (HumanSaid(text=self._queued.pop(message)) for message in event.messages if message in self._queued)
+                self.new += (UserMessage(text=self._queued.pop(message)) for message in event.messages if message in self._queued)
             case TurnEnded():
                 if event.status is not TurnStatus.WAITING:
                     self._close_turn()
@@ -293,7 +293,7 @@ class Conversation:
         """End what the turn left open, so that the model's next view is whole: each program has a result."""
         if self._partial:
             # What people saw of a reply that never became whole, the model must see too.
-            self.new.insert(0, AgentSaid(text=f"{self._partial}{_CUT_OFF}"))
+            self.new.insert(0, AgentMessage(text=f"{self._partial}{_CUT_OFF}"))
             self._partial = ""
         for program in tuple(self.programs):
             self._finish(program.id, _STOPPED)
@@ -301,8 +301,8 @@ class Conversation:
 
     def _finish(self, program: str, shown: str) -> None:
         self.programs = [each for each in self.programs if each.id != program]
-        results = sum(isinstance(item, ProgramEnded) for item in self.new)
-        self.new.insert(results, ProgramEnded(id=program, text=shown))
+        results = sum(isinstance(item, ProgramOutcome) for item in self.new)
+        self.new.insert(results, ProgramOutcome(id=program, text=shown))
 
     def _sent(self, event: ModelRequested) -> None:
         told = self.load(event.added)

@@ -21,11 +21,10 @@ from pydantic_monty import (
     MontySyntaxError,
 )
 
-from curtainwall.agents.builtin.program_value import TELLING, with_value_told
-from curtainwall.agents.builtin.rendered import Prints, read_json, size_of, told_of_fault
-from curtainwall.agents.builtin.seal import Pending, Seal, Snapshot
-from curtainwall.agents.builtin.stubs import Surface
-from curtainwall.agents.builtin.talk import Program
+from curtainwall.agents.builtin.language_model import Program
+from curtainwall.agents.builtin.program_output import PRELUDE, PrintedOutput, read_json, render_fault, value_size, with_value_printed
+from curtainwall.agents.builtin.snapshots import PendingCall, ProgramSnapshot, SnapshotSeal
+from curtainwall.agents.builtin.stubs import ToolStubs
 from curtainwall.agents.builtin.workers import Workers
 from curtainwall.model import Broken, CallId, Journal, Presence, Save, SavedProgram, SessionId
 
@@ -41,14 +40,14 @@ _MOST_OPEN = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class CallReturned:
     """A call came back with a value."""
 
     value: JsonValue
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class CallRaised:
     """A call came to nothing; in the program, this is raised."""
 
     kind: Literal["PermissionError", "RuntimeError", "TypeError", "MemoryError"]
@@ -56,16 +55,16 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class CallWaits:
     """A human is asked; nothing can be said yet."""
 
     call: CallId
 
 
-CallReply = Given | Raised | Waits
+CallReply = CallReturned | CallRaised | CallWaits
 
 
-class Calls(Protocol):
+class ProgramCalls(Protocol):
     """The way out, as one program sees it."""
 
     @property
@@ -81,7 +80,7 @@ class Calls(Protocol):
         """Return a name for the next call."""
         ...
 
-    async def request(self, pending: Pending, save: Save) -> CallReply:
+    async def request(self, pending: PendingCall, save: Save) -> CallReply:
         """Make a call."""
         ...
 
@@ -93,7 +92,7 @@ class Calls(Protocol):
         """Return the open call whose ask this one has joined, or the call itself."""
         ...
 
-    async def settle(self, pending: Pending) -> CallReply:
+    async def settle(self, pending: PendingCall) -> CallReply:
         """Find out what became of a call that was made before a wait, and run it where it was granted meanwhile."""
         ...
 
@@ -103,7 +102,7 @@ class Calls(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramDone:
     """The program is over; the text is for the model."""
 
     text: str
@@ -111,7 +110,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class ProgramParked:
     """The program waits for humans, and no worker is held for it."""
 
     waits_for: tuple[CallId, ...]
@@ -130,7 +129,7 @@ class _Saved:
     """A program as it was saved, and at which of its steps."""
 
     step: int
-    snapshot: Snapshot
+    snapshot: ProgramSnapshot
 
 
 class _IsWrong(Exception):
@@ -140,17 +139,17 @@ class _IsWrong(Exception):
 _Snapshot = MontyComplete | AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapshot
 
 
-class Programs:
+class ProgramRunner:
     """Runs programs: the same workers, seal and journal for all of them."""
 
-    def __init__(self, workers: Workers, seal: Seal, journal: Journal) -> None:
+    def __init__(self, workers: Workers, seal: SnapshotSeal, journal: Journal) -> None:
         self.workers = workers
         self.seal = seal
         self.journal = journal
 
     async def run(
-        self, session: SessionId, program: Program, surface: Surface, calls: Calls, saved: SavedProgram | None = None
-    ) -> Ended | Parked:
+        self, session: SessionId, program: Program, surface: ToolStubs, calls: ProgramCalls, saved: SavedProgram | None = None
+    ) -> ProgramDone | ProgramParked:
         """Run a program of a session from its beginning, or on from where it was saved."""
         about = f"{session}:{program.id}"
         snapshot = None if saved is None else self.seal.open(self.journal.load(saved.state), f"{about}:{saved.step}")
@@ -162,7 +161,7 @@ class Programs:
             return await run.run(None if saved is None or snapshot is None else _Saved(saved.step, snapshot))
         except _IsWrong as wrong:
             await run.give_up()
-            return Ended(
+            return ProgramDone(
                 f"{run.prints.text}The program was stopped before it changed anything, because its types are wrong:\n{wrong}", ok=False
             )
         except BaseException:
@@ -174,27 +173,27 @@ class Programs:
 
 @dataclass(slots=True)
 class _Run:
-    programs: Programs
+    programs: ProgramRunner
     about: str
     """Names the session and the program for good."""
     program: Program
-    surface: Surface
-    calls: Calls
+    surface: ToolStubs
+    calls: ProgramCalls
     checked: "asyncio.Task[str]"
     way_out: str
-    prints: Prints = field(default_factory=Prints)
+    prints: PrintedOutput = field(default_factory=PrintedOutput)
     step: int = 0
-    open_: dict[int, Pending] = field(default_factory=dict[int, Pending])
+    open_: dict[int, PendingCall] = field(default_factory=dict[int, PendingCall])
     """Calls whose result the program has not been given, by the interpreter's number."""
     tasks: dict[int, asyncio.Task[CallReply]] = field(default_factory=dict[int, "asyncio.Task[CallReply]"])
 
-    async def run(self, saved: "_Saved | None") -> Ended | Parked:
+    async def run(self, saved: "_Saved | None") -> ProgramDone | ProgramParked:
         resting: _Resting | None = None
         try:
             while True:
                 async with self._lent(is_new=saved is None and resting is None) as worker:
                     stopped = await self._stretch(worker, saved, resting)
-                if isinstance(stopped, Parked):
+                if isinstance(stopped, ProgramParked):
                     return stopped
                 if stopped is None:
                     break
@@ -204,11 +203,13 @@ class _Run:
                     await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         except MontyError as fault:
             await self._let_rest_end()
-            return Ended(f"{self.prints.text}{await self._told_of_fault(fault)}", ok=False)
+            return ProgramDone(f"{self.prints.text}{await self._render_fault(fault)}", ok=False)
         await self._let_rest_end()
-        return Ended(self.prints.text.rstrip("\n"), ok=True)
+        return ProgramDone(self.prints.text.rstrip("\n"), ok=True)
 
-    async def _stretch(self, worker: AsyncMontySession, saved: "_Saved | None", resting: "_Resting | None") -> "Parked | _Resting | None":
+    async def _stretch(
+        self, worker: AsyncMontySession, saved: "_Saved | None", resting: "_Resting | None"
+    ) -> "ProgramParked | _Resting | None":
         """Run on with one worker until the program is over, parked, or waits for so long that others should have the worker."""
         if resting is not None:
             snapshot = await self._loaded(worker, resting.dump)
@@ -216,7 +217,7 @@ class _Run:
             snapshot = await (self._start(worker) if saved is None else self._restore(worker, saved))
         while not isinstance(snapshot, MontyComplete):
             following = await self._follow(snapshot)
-            if isinstance(following, Parked | _Resting):
+            if isinstance(following, ProgramParked | _Resting):
                 return following
             snapshot = following
         return None
@@ -233,10 +234,10 @@ class _Run:
         workers = self.programs.workers
         if not is_new:
             return workers.lend()
-        return workers.lend_with(f"{TELLING}{self.surface.prelude_for(self.program.code, self.way_out)}")
+        return workers.lend_with(f"{PRELUDE}{self.surface.prelude_for(self.program.code, self.way_out)}")
 
     async def _start(self, worker: AsyncMontySession) -> _Snapshot:
-        return await worker.feed_start(with_value_told(self.program.code), print_callback=self.prints.take)
+        return await worker.feed_start(with_value_printed(self.program.code), print_callback=self.prints.take)
 
     async def _restore(self, worker: AsyncMontySession, saved: "_Saved") -> _Snapshot:
         """Load the program as it was saved. Calls that the log knows are settled, the others never ran and are made now."""
@@ -258,10 +259,10 @@ class _Run:
         except (MontyError, RuntimeError, ValueError) as fault:
             raise Broken(f"a saved program cannot be taken up again: {fault}") from None
 
-    async def _taken_up(self, pending: Pending, dump: bytes) -> Coroutine[None, None, CallReply]:
+    async def _taken_up(self, pending: PendingCall, dump: bytes) -> Coroutine[None, None, CallReply]:
         """Return what a call that was open at the wait goes on as."""
         if not pending.tool:
-            return _at_once(Raised("TypeError", "the call could not be made"))
+            return _at_once(CallRaised("TypeError", "the call could not be made"))
         if pending.tool == SLEEP:
             return _slept(pending)
         if self.calls.knows(pending.call):
@@ -270,7 +271,7 @@ class _Run:
 
     async def _follow(
         self, snapshot: AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapshot
-    ) -> "_Snapshot | Parked | _Resting":
+    ) -> "_Snapshot | ProgramParked | _Resting":
         """Give the program what it waits for and let it run on to where it waits next."""
         match snapshot:
             case AsyncNameLookupSnapshot():
@@ -280,14 +281,14 @@ class _Run:
                 if replies is None:
                     return _Resting(snapshot.dump(), tuple(snapshot.pending_call_ids))
                 if not replies:
-                    return Parked(tuple(self.open_[number].call for number in snapshot.pending_call_ids))
-                return await snapshot.resume({number: _told(reply) for number, reply in replies.items()})
+                    return ProgramParked(tuple(self.open_[number].call for number in snapshot.pending_call_ids))
+                return await snapshot.resume({number: _reply_value(reply) for number, reply in replies.items()})
             case AsyncFunctionSnapshot() if snapshot.function_name in (self.way_out, SLEEP):
                 if snapshot.call_id not in self.tasks:
                     await self._call(snapshot)
                 return await snapshot.resume({"future": ...})
             case AsyncFunctionSnapshot(function_name="system.sleep"):
-                return await snapshot.resume(await _told_of_nap(snapshot.args))
+                return await snapshot.resume(await _sleep_result(snapshot.args))
             case AsyncFunctionSnapshot():
                 return await snapshot.resume_auto()
 
@@ -295,31 +296,31 @@ class _Run:
         """Send a call on its way, with the program as it stands right before it."""
         number = snapshot.call_id
         try:
-            tool, arguments = (SLEEP, _nap(snapshot.args)) if snapshot.function_name == SLEEP else _wanted(snapshot.args)
+            tool, arguments = (SLEEP, _nap(snapshot.args)) if snapshot.function_name == SLEEP else _parse_call(snapshot.args)
         except TypeError as fault:
-            self._answer_at_once(number, Raised("TypeError", str(fault)))
+            self._answer_at_once(number, CallRaised("TypeError", str(fault)))
             return
-        pending = self.open_[number] = Pending(self.calls.mint(), tool, arguments)
+        pending = self.open_[number] = PendingCall(self.calls.mint(), tool, arguments)
         if tool == SLEEP:
             self.tasks[number] = asyncio.create_task(_slept(pending))
             return
         if len(self.open_) > _MOST_OPEN:
             told = f"a program makes at most {_MOST_OPEN} calls at once; gather them in smaller groups"
-            self._answer_at_once(number, Raised("RuntimeError", told))
+            self._answer_at_once(number, CallRaised("RuntimeError", told))
             return
         dump = snapshot.dump()
-        size = len(dump) + sum(size_of(dict(each.arguments)) for each in self.open_.values())
+        size = len(dump) + sum(value_size(dict(each.arguments)) for each in self.open_.values())
         if size > _BIGGEST:
             told = f"the program and its open calls hold {size // _MIB} MiB; to make a call they must hold less than {_BIGGEST // _MIB}"
-            self._answer_at_once(number, Raised("MemoryError", told))
+            self._answer_at_once(number, CallRaised("MemoryError", told))
             return
         self.tasks[number] = asyncio.create_task(self._request(pending, self._saver(dump)))
 
-    def _answer_at_once(self, number: int, reply: Raised) -> None:
-        self.open_[number] = Pending(CallId(""), "", {})
+    def _answer_at_once(self, number: int, reply: CallRaised) -> None:
+        self.open_[number] = PendingCall(CallId(""), "", {})
         self.tasks[number] = asyncio.create_task(_at_once(reply))
 
-    async def _request(self, pending: Pending, save: Save) -> CallReply:
+    async def _request(self, pending: PendingCall, save: Save) -> CallReply:
         if self.calls.acts(pending.tool) and (wrong := await asyncio.shield(self.checked)):
             raise _IsWrong(wrong)
         return await self.calls.request(pending, save)
@@ -328,7 +329,7 @@ class _Run:
         """Return what gives the program as it stands now, sealed and kept once somebody needs it."""
         # INVARIANT: a later place in the program has a higher number, whichever of them reaches the log first.
         self.step += 1
-        step, snapshot = self.step, Snapshot(dump, self.prints.saved, dict(self.open_), self.program.code)
+        step, snapshot = self.step, ProgramSnapshot(dump, self.prints.saved, dict(self.open_), self.program.code)
 
         async def save() -> SavedProgram:
             close = partial(self.programs.seal.close, snapshot, f"{self.about}:{step}")
@@ -337,12 +338,12 @@ class _Run:
 
         return save
 
-    async def _replies(self, numbers: list[int]) -> dict[int, Given | Raised] | None:
+    async def _replies(self, numbers: list[int]) -> dict[int, CallReturned | CallRaised] | None:
         """Return what came of calls that the program waits for; nothing where all wait for humans, None where it takes a while."""
         while True:
-            found: dict[int, Given | Raised] = {}
+            found: dict[int, CallReturned | CallRaised] = {}
             for number in numbers:
-                if self.tasks[number].done() and not isinstance(reply := self.tasks[number].result(), Waits):
+                if self.tasks[number].done() and not isinstance(reply := self.tasks[number].result(), CallWaits):
                     found[number] = reply
             running = [self.tasks[number] for number in numbers if not self.tasks[number].done()]
             if found or not running:
@@ -366,8 +367,8 @@ class _Run:
             if pending.tool not in ("", SLEEP):
                 await self.calls.drop(pending.call)
 
-    async def _told_of_fault(self, fault: MontyError) -> str:
-        words = told_of_fault(fault)
+    async def _render_fault(self, fault: MontyError) -> str:
+        words = render_fault(fault)
         if isinstance(fault, MontyRuntimeError | MontySyntaxError):
             wrong = await asyncio.shield(self.checked)
             return f"{words}\nThe type checker says:\n{wrong}" if wrong else words
@@ -378,17 +379,17 @@ async def _at_once(reply: CallReply) -> CallReply:
     return reply
 
 
-async def _slept(pending: Pending) -> Given:
+async def _slept(pending: PendingCall) -> CallReturned:
     await asyncio.sleep(float(cast("float", pending.arguments["seconds"])))
-    return Given(None)
+    return CallReturned(None)
 
 
-async def _told_of_nap(arguments: tuple[object, ...]) -> ExternalReturnValue | ExternalExceptionData:
+async def _sleep_result(arguments: tuple[object, ...]) -> ExternalReturnValue | ExternalExceptionData:
     """Sleep while the whole program does, and return what its call comes back with."""
     try:
-        return _told(await _slept(Pending(CallId(""), SLEEP, _nap(arguments))))
+        return _reply_value(await _slept(PendingCall(CallId(""), SLEEP, _nap(arguments))))
     except TypeError as fault:
-        return _told(Raised("TypeError", str(fault)))
+        return _reply_value(CallRaised("TypeError", str(fault)))
 
 
 def _nap(arguments: tuple[object, ...]) -> dict[str, JsonValue]:
@@ -398,7 +399,7 @@ def _nap(arguments: tuple[object, ...]) -> dict[str, JsonValue]:
     return {"seconds": float(seconds)}
 
 
-def _wanted(arguments: tuple[object, ...]) -> tuple[str, dict[str, JsonValue]]:
+def _parse_call(arguments: tuple[object, ...]) -> tuple[str, dict[str, JsonValue]]:
     """Return the tool and its arguments; what a program leaves at None is left out."""
     tool, written = arguments if len(arguments) == 2 else ("", None)
     if not isinstance(tool, str) or not isinstance(written, str):
@@ -411,7 +412,7 @@ def _wanted(arguments: tuple[object, ...]) -> tuple[str, dict[str, JsonValue]]:
     return tool, {name: value for name, value in told.items() if value is not None}
 
 
-def _told(reply: Given | Raised) -> ExternalReturnValue | ExternalExceptionData:
-    if isinstance(reply, Given):
+def _reply_value(reply: CallReturned | CallRaised) -> ExternalReturnValue | ExternalExceptionData:
+    if isinstance(reply, CallReturned):
         return {"return_value": reply.value}
     return {"exc_type": reply.kind, "message": reply.message}

@@ -1,8 +1,14 @@
-"""What the model is told before anyone speaks: who it is, how it works, what its programs can call, and what the workspace says."""
+"""The system prompt, and the workspace's instruction files that go into it; the agent follows them as they were pinned."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from curtainwall.model import Workspace
+from curtainwall.host import open_beneath
+from curtainwall.model import Digest, Workspace
 
 _WORK = """\
 You are an agent that works for a person in a directory called the workspace. You act by writing short Python programs and handing them
@@ -65,3 +71,66 @@ def system_prompt(
 def _inert(words: str) -> str:
     """Return words of others on one line, without anything that could end the list they stand in."""
     return "".join(char if char.isprintable() and char not in "<>`" else " " for char in words)
+
+
+INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
+ABSENT = ""
+"""What is remembered of a file that was not there."""
+COMPACT_HEADING = "compact instructions"
+_BIGGEST_FILE = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """One file of instructions, as it stands now."""
+
+    path: str
+    text: str
+
+
+class InstructionDigests(Protocol):
+    """What instructions were last gone by, over all sessions of a workspace."""
+
+    def known(self, workspace: str, path: str) -> str | None:
+        """Return the digest that was remembered, `ABSENT` for a file that was not there, or None where nobody has looked."""
+        ...
+
+    def remember(self, workspace: str, path: str, digest: str) -> None:
+        """Remember a digest in place of the one before."""
+        ...
+
+
+def read_instructions(workspace: Workspace) -> Iterator[Instructions]:
+    """Return the instruction files at the top of the workspace; a link, a device or something huge is none."""
+    for name in INSTRUCTION_FILES:
+        try:
+            descriptor = open_beneath(f"{workspace.path}/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            continue
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(_BIGGEST_FILE + 1)
+        if content and len(content) <= _BIGGEST_FILE:
+            yield Instructions(name, content.decode("utf-8", "replace"))
+
+
+def instructions_digest(text: str) -> Digest:
+    """Return the digest of instructions, as everyone sees them."""
+    return Digest(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def compact_instructions(text: str) -> str:
+    """Return the section headed "Compact Instructions" of a file, or nothing."""
+    found: list[str] = []
+    level = 0
+    for line in text.splitlines():
+        heading = len(line) - len(line.lstrip("#")) if line.startswith("#") else 0
+        if heading and level and heading <= level:
+            break
+        if level:
+            found.append(line)
+        elif heading and line.lstrip("#").strip().lower() == COMPACT_HEADING:
+            level = heading
+    return "\n".join(found).strip()

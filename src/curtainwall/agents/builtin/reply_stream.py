@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
-from curtainwall.agents.builtin.compaction import estimate
-from curtainwall.agents.builtin.talk import Again, Delta, Model, ModelFault, Prompt, Reply
+from curtainwall.agents.builtin.compaction import estimate_tokens
+from curtainwall.agents.builtin.language_model import Delta, LanguageModel, ModelFault, ModelReply, ModelRetry, Prompt
 from curtainwall.facts import Masker, StreamMasker
 from curtainwall.model import Basis, Usage
 
 _KEPT_EVERY = 1.0
 
 
-class Hearing:
+class ReplyStream:
     """One reply while it comes: masked, shown, and kept about every second; without `show` nobody sees it, and only the whole is kept.
 
     `again` is told in words that the model failed and is asked once more.
@@ -32,7 +32,7 @@ class Hearing:
         self._unkept = ""
         self._heard = 0
 
-    async def reply(self, model: Model, prompt: Prompt) -> Reply:
+    async def reply(self, model: LanguageModel, prompt: Prompt) -> ModelReply:
         """Return the whole reply."""
         keeping = asyncio.create_task(self._keep_on())
         try:
@@ -41,9 +41,9 @@ class Hearing:
                     match piece:
                         case Delta():
                             self._take(self._masker.feed(piece.text))
-                        case Again():
+                        case ModelRetry():
                             self._again(str(piece))
-                        case Reply():
+                        case ModelReply():
                             self._take(self._masker.finish())
                             return piece
         finally:
@@ -55,9 +55,9 @@ class Hearing:
         """Return what a request that was cut off has probably used: all of the prompt and what was shown, once anything was."""
         if not self._heard:
             return Usage()
-        sent = estimate(prompt.system) + sum(estimate(item.model_dump_json()) for item in prompt.items)
+        sent = estimate_tokens(prompt.system) + sum(estimate_tokens(item.model_dump_json()) for item in prompt.items)
         return Usage(
-            input_tokens=sent, output_tokens=estimate("x" * self._heard), tokens_basis=Basis.ESTIMATED, dollars_basis=Basis.UNKNOWN
+            input_tokens=sent, output_tokens=estimate_tokens("x" * self._heard), tokens_basis=Basis.ESTIMATED, dollars_basis=Basis.UNKNOWN
         )
 
     def rest(self) -> str:

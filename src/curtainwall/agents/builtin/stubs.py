@@ -1,9 +1,10 @@
-"""The session's tools as Python sees them: typed stubs for the model and the checker, and the few lines that make them callable."""
+"""The session's tools as Python: typed stubs for the model and the checker, the lines that make them callable, and calls as expressions."""
 
 import keyword
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from keyword import iskeyword
 
 from pydantic import JsonValue
 
@@ -19,7 +20,7 @@ _DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Surface:
+class ToolStubs:
     """What a program can call: the stubs to read and to check against, and the lines that make each tool callable."""
 
     stubs: str
@@ -46,7 +47,7 @@ class _Parameter:
     about: str
 
 
-def surface_of(tools: Iterable[ToolSpec]) -> Surface:
+def stubs_for(tools: Iterable[ToolSpec]) -> ToolStubs:
     """Return the tools as classes of asynchronous methods, one object for each server. What has no Python name is left out."""
     servers: dict[str, list[ToolSpec]] = {}
     for tool in tools:
@@ -62,7 +63,7 @@ def surface_of(tools: Iterable[ToolSpec]) -> Surface:
             stubs += _stub(tool, parameters)
             methods[server][tool.name] = _method(tool, parameters)
         stubs.append(f"\n{server}: _{server}")
-    return Surface("\n".join(stubs) + "\n", methods)
+    return ToolStubs("\n".join(stubs) + "\n", methods)
 
 
 def _stub(tool: ToolSpec, parameters: list[_Parameter]) -> list[str]:
@@ -123,3 +124,30 @@ def _quoted(words: str) -> str:
 
 def _is_name(word: str) -> bool:
     return bool(_NAME.fullmatch(word)) and not keyword.iskeyword(word)
+
+
+_UNFIT = re.compile(r"\W")
+_TOOL = re.compile(r"[\w-]+(?:\.[\w-]+)+")
+
+
+def is_tool_name(name: str) -> bool:
+    """Tell whether a name has the form `server.tool`."""
+    return _TOOL.fullmatch(name) is not None
+
+
+def as_identifier(name: str) -> str:
+    """Return a name as Python can hold it: `my-server` is `my_server`."""
+    plain = _UNFIT.sub("_", name)
+    return f"_{plain}" if not plain or plain[0].isdigit() else f"{plain}_" if iskeyword(plain) else plain
+
+
+def call_expression(tool: str, arguments: Mapping[str, JsonValue]) -> str:
+    """Return the expression that calls a tool with these arguments; it is still to be awaited."""
+    function = ".".join(map(as_identifier, tool.split(".")))
+    named = [f"{name}={value!r}" for name, value in arguments.items() if _is_plain(name)]
+    others = {name: value for name, value in arguments.items() if not _is_plain(name)}
+    return f"{function}({', '.join([*named, *([f'**{others!r}'] if others else [])])})"
+
+
+def _is_plain(name: str) -> bool:
+    return name.isidentifier() and not iskeyword(name)

@@ -6,14 +6,21 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 
 from curtainwall.agents.builtin.calls import TurnCalls
-from curtainwall.agents.builtin.compaction import Compacted, compacted, estimate
-from curtainwall.agents.builtin.history import Conversation
-from curtainwall.agents.builtin.instructions import NAMES, NONE, Remembered, compact_instructions, digest_of, read_instructions
-from curtainwall.agents.builtin.program import Ended, Parked, Programs
-from curtainwall.agents.builtin.prompt import system_prompt
-from curtainwall.agents.builtin.reply_stream import Hearing
-from curtainwall.agents.builtin.stubs import Surface
-from curtainwall.agents.builtin.talk import ITEMS, AgentSaid, Model, ModelFault, Program, Prompt, Reply
+from curtainwall.agents.builtin.compaction import CompactedHistory, estimate_tokens, plan_compaction
+from curtainwall.agents.builtin.history import ConversationHistory
+from curtainwall.agents.builtin.language_model import ITEMS, AgentMessage, LanguageModel, ModelFault, ModelReply, Program, Prompt
+from curtainwall.agents.builtin.program import ProgramDone, ProgramParked, ProgramRunner
+from curtainwall.agents.builtin.prompt import (
+    ABSENT,
+    INSTRUCTION_FILES,
+    InstructionDigests,
+    compact_instructions,
+    instructions_digest,
+    read_instructions,
+    system_prompt,
+)
+from curtainwall.agents.builtin.reply_stream import ReplyStream
+from curtainwall.agents.builtin.stubs import ToolStubs
 from curtainwall.facts import Masker, contains_mask
 from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
@@ -66,7 +73,7 @@ _LOST_CODE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class BuiltinPorts:
     """Everything that the agent meets, each through its port."""
 
     feed: Feed
@@ -75,10 +82,10 @@ class Around:
     hooks: Hooks
     clock: Clock
     masker: Masker
-    programs: Programs
-    model_of: Callable[[str], Model]
+    programs: ProgramRunner
+    model_of: Callable[[str], LanguageModel]
     tools: Callable[[], Sequence[ToolSpec]]
-    remembered: Remembered
+    remembered: InstructionDigests
     skills: Callable[[Workspace], Sequence[tuple[str, str]]]
     """Tells the skills of a workspace by name, each with what the model may know of it."""
     hosts: Callable[[SessionId], str]
@@ -86,10 +93,10 @@ class Around:
 
 
 @dataclass(slots=True)
-class Known:
+class CachedSession:
     """A session in memory: its conversation, up to an entry of its log."""
 
-    talk: Conversation
+    talk: ConversationHistory
     cursor: int = 0
 
 
@@ -97,20 +104,20 @@ class Known:
 class Held:
     """How a turn gets at its session in memory."""
 
-    sync: Callable[[SessionId], Known]
+    sync: Callable[[SessionId], CachedSession]
     """Returns the session up to the end of its log."""
     asking: Callable[[SessionId], AbstractContextManager[None]]
     """Tells that a request to its model holds its conversation meanwhile."""
 
 
 @dataclass(slots=True)
-class Turn:
+class BuiltinTurn:
     """The work on one turn, or on a summary between two."""
 
-    around: Around
+    around: BuiltinPorts
     at: TurnAt
-    known: Known
-    tools: tuple[Sequence[ToolSpec], Surface]
+    known: CachedSession
+    tools: tuple[Sequence[ToolSpec], ToolStubs]
     held: Held
     threshold: float | None
     written: dict[str, str] = field(default_factory=dict[str, str])
@@ -123,7 +130,7 @@ class Turn:
         self.began = self.around.clock.elapsed()
 
     @property
-    def talk(self) -> Conversation:
+    def talk(self) -> ConversationHistory:
         """Return the conversation up to the end of the log."""
         return self.known.talk
 
@@ -144,7 +151,7 @@ class Turn:
                 return TurnResult(status=TurnStatus.WAITING, waits_for=parked.waits_for)
             if calls.stopped is not None:
                 return TurnResult(status=TurnStatus.INTERRUPTED, failure=f"stopped by a hook: {calls.stopped}")
-            if not self.talk.new and isinstance(self.talk.held.last, AgentSaid):
+            if not self.talk.new and isinstance(self.talk.held.last, AgentMessage):
                 return TurnResult(status=TurnStatus.DONE)
             if self.talk.exhausted:
                 return TurnResult(status=TurnStatus.WAITING, failure="a budget is used up; `/budget` shows and raises it")
@@ -180,7 +187,7 @@ class Turn:
         model = self.around.model_of(self.talk.model)
         pinned = "\n".join(filter(None, (compact_instructions(text) for _, text in self.talk.pinned.values())))
         before = self._used()
-        made = compacted(self.talk.items, model.context_size, "\n".join(filter(None, (instructions, pinned))))
+        made = plan_compaction(self.talk.items, model.context_size, "\n".join(filter(None, (instructions, pinned))))
         if made is None:
             await self.record(CompactionSkipped(at=now(), why="there is nothing that a summary could replace"))
             return False
@@ -198,14 +205,14 @@ class Turn:
         await self.around.hooks.tell(PostCompact(trigger=wish.trigger, compact_summary=done.summary), place)
         return True
 
-    async def _keep_summary(self, trigger: str, before: int, done: Compacted) -> None:
+    async def _keep_summary(self, trigger: str, before: int, done: CompactedHistory) -> None:
         told = {"summary": done.summary, "replaced": done.replaced, "items": ITEMS.dump_python(done.items, mode="json")}
         event = HistoryCompacted.model_validate(
             {
                 "at": self.around.clock.now(),
                 "trigger": trigger,
                 "before": before,
-                "after": estimate(self.talk.system) + sum(estimate(item.model_dump_json()) for item in done.items),
+                "after": estimate_tokens(self.talk.system) + sum(estimate_tokens(item.model_dump_json()) for item in done.items),
                 "upto": self.known.cursor,
                 "summary": (await self.around.journal.keep(told)).model_dump(),
             }
@@ -225,12 +232,12 @@ class Turn:
         files = tuple(read_instructions(workspace))
         if is_untouched and not workspace.own:
             # Other sessions work in a project, too: what one of them leaves there is not the user's for the next.
-            for name in set(NAMES) - {found.path for found in files}:
+            for name in set(INSTRUCTION_FILES) - {found.path for found in files}:
                 if remembered.known(workspace.path, name) is None:
-                    remembered.remember(workspace.path, name, NONE)
+                    remembered.remember(workspace.path, name, ABSENT)
         for found in files:
             text = self.around.masker.mask_text(found.text)
-            digest = digest_of(text)
+            digest = instructions_digest(text)
             pinned = self.talk.pinned.get(found.path)
             last = pinned[0] if pinned else remembered.known(workspace.path, found.path)
             if pinned and last == digest:
@@ -241,7 +248,7 @@ class Turn:
                 remembered.remember(workspace.path, found.path, digest)
             elif remembered.known(workspace.path, found.path) is None:
                 # Otherwise the next session would take it for something that the user left there.
-                remembered.remember(workspace.path, found.path, NONE)
+                remembered.remember(workspace.path, found.path, ABSENT)
             if is_users or answer is not None:
                 kept = await self.around.journal.keep(text)
                 await self.record(InstructionsPinned(at=self.around.clock.now(), path=found.path, digest=digest, text=kept))
@@ -261,7 +268,7 @@ class Turn:
             answer = await self.around.gate.go_on(self.at.session, call)
         return answer if answer.result is not None and answer.result.ok else None
 
-    async def _run_programs(self, calls: TurnCalls) -> Parked | None:
+    async def _run_programs(self, calls: TurnCalls) -> ProgramParked | None:
         """Run what the model wants to run, one program after the other; stop where one has to wait."""
         while self.talk.programs:
             program, saved = self.talk.programs[0], self.talk.saved
@@ -270,11 +277,11 @@ class Turn:
             code = self.written.get(program.id, program.code)
             if going_on is None and program.id not in self.written and contains_mask(program.code):
                 # The log has it masked, and a mask must never run in place of the value behind it.
-                ended = Ended(_LOST_CODE, ok=False)
+                ended = ProgramDone(_LOST_CODE, ok=False)
             else:
                 as_written = Program(id=program.id, code=code)
                 ended = await self.around.programs.run(self.at.session, as_written, self.tools[1], calls, going_on)
-            if isinstance(ended, Parked):
+            if isinstance(ended, ProgramParked):
                 return ended
             text = f"{ended.text}\n{calls.context}" if calls.context else ended.text
             calls.context = ""
@@ -284,7 +291,7 @@ class Turn:
             await self.record(ProgramFinished(at=now, turn=self.at.turn, program=program.id, ok=ended.ok, shown=shown))
         return None
 
-    async def _ask(self, model: Model) -> None:
+    async def _ask(self, model: LanguageModel) -> None:
         """Ask the model for its next reply and write down what came."""
         workspace = self.talk.workspace
         assert workspace is not None
@@ -294,16 +301,18 @@ class Turn:
         prompt = Prompt(system, items, replies=self.talk.replies)
         await self._converse(model, prompt, purpose="turn")
 
-    async def _converse(self, model: Model, prompt: Prompt, purpose: str) -> Reply:
+    async def _converse(self, model: LanguageModel, prompt: Prompt, purpose: str) -> ModelReply:
         """Make one request: written down before it goes out, and again with what came back, in whole or in part."""
         with self.held.asking(self.at.session):
             return await self._asked(model, prompt, purpose)
 
-    async def _asked(self, model: Model, prompt: Prompt, purpose: str) -> Reply:
+    async def _asked(self, model: LanguageModel, prompt: Prompt, purpose: str) -> ModelReply:
         now, turn = self.around.clock.now, self.at.turn
         request = ordered_id(now(), self.around.clock.entropy(5))
         await self.record(await self._requested(request, model, prompt, purpose))
-        heard = Hearing(self.around.masker, keep=self._keep_piece, show=self._show if purpose == "turn" else None, again=self._tell_again)
+        heard = ReplyStream(
+            self.around.masker, keep=self._keep_piece, show=self._show if purpose == "turn" else None, again=self._report_retry
+        )
         try:
             reply = await heard.reply(model, prompt)
         except ModelFault as fault:
@@ -313,7 +322,7 @@ class Turn:
             raise
         except asyncio.CancelledError:
             failed = ModelFailed(at=now(), turn=turn, request=request, failure="interrupted", usage=heard.used(prompt))
-            await surely(self.record(*self._pieces(heard.rest()), failed))
+            await write_uninterrupted(self.record(*self._pieces(heard.rest()), failed))
             raise
         if purpose == "turn":
             self.written.clear()
@@ -327,7 +336,7 @@ class Turn:
             # It was used all the same.
             words = "interrupted" if isinstance(fault, asyncio.CancelledError) else f"the reply could not be kept: {fault}"
             with suppress(TryLater, Broken):
-                await surely(self.record(ModelFailed(at=now(), turn=turn, request=request, failure=words, usage=usage)))
+                await write_uninterrupted(self.record(ModelFailed(at=now(), turn=turn, request=request, failure=words, usage=usage)))
             raise
         events: list[Progress] = [
             ModelResponded(at=now(), turn=turn, request=request, raw=raw, normalised=said, usage=usage, stop_reason=reply.stop_reason)
@@ -344,7 +353,7 @@ class Turn:
     def _show(self, text: str) -> None:
         self.around.journal.say(self.at.session, Live(kind="text", text=text, turn=self.at.turn))
 
-    def _tell_again(self, words: str) -> None:
+    def _report_retry(self, words: str) -> None:
         self.around.journal.say(self.at.session, Live(kind="again", text=self.around.masker.mask_text(words), turn=self.at.turn))
 
     async def _keep_piece(self, text: str) -> None:
@@ -353,7 +362,7 @@ class Turn:
     def _pieces(self, text: str) -> tuple[TextStreamed, ...]:
         return (TextStreamed(at=self.around.clock.now(), turn=self.at.turn, text=text),) if text else ()
 
-    async def _requested(self, request: str, model: Model, prompt: Prompt, purpose: str) -> ModelRequested:
+    async def _requested(self, request: str, model: LanguageModel, prompt: Prompt, purpose: str) -> ModelRequested:
         """Return the event of a request: the one before it, plus what was added."""
         is_new = purpose == "summary" or self.talk.request is None
         added = prompt.items if is_new else self.talk.new
@@ -372,7 +381,7 @@ class Turn:
             }
         )
 
-    def _masked(self, reply: Reply) -> Reply:
+    def _masked(self, reply: ModelReply) -> ModelReply:
         """Return the reply as everyone sees it; a secret that a model makes up or repeats is masked where it enters.
 
         Its programs run as they were written all the same, from memory and from sealed snapshots.
@@ -380,8 +389,8 @@ class Turn:
         mask = self.around.masker
         said = reply.said
         programs = tuple(Program(id=program.id, code=mask.mask_text(program.code)) for program in said.programs)
-        clean = AgentSaid(text=mask.mask_text(said.text), programs=programs, kept=mask.mask_json(said.kept))
-        return Reply(clean, mask.mask_json(reply.raw), reply.usage, reply.stop_reason)
+        clean = AgentMessage(text=mask.mask_text(said.text), programs=programs, kept=mask.mask_json(said.kept))
+        return ModelReply(clean, mask.mask_json(reply.raw), reply.usage, reply.stop_reason)
 
     def _calls(self) -> TurnCalls:
         around, session = self.around, self.at.session
@@ -406,15 +415,15 @@ class Turn:
         """Return how many tokens the next request will have, as far as that can be told before it is made."""
         known = self.talk.used
         if known is None:
-            known = estimate(self.talk.system) + sum(estimate(item.model_dump_json()) for item in self.talk.items)
-        return known + sum(estimate(item.model_dump_json()) for item in self.talk.new)
+            known = estimate_tokens(self.talk.system) + sum(estimate_tokens(item.model_dump_json()) for item in self.talk.items)
+        return known + sum(estimate_tokens(item.model_dump_json()) for item in self.talk.new)
 
-    def _is_full(self, model: Model) -> bool:
+    def _is_full(self, model: LanguageModel) -> bool:
         threshold = self.talk.threshold if self.talk.threshold_set else self.threshold
         return threshold is not None and self._used() >= threshold * model.context_size
 
 
-async def surely(writing: Coroutine[None, None, object]) -> None:
+async def write_uninterrupted(writing: Coroutine[None, None, object]) -> None:
     """Write something down to its end, however often somebody wants to stop meanwhile; whoever calls this passes their wish on."""
     task = asyncio.ensure_future(writing)
     while not task.done():

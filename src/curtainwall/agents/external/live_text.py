@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from curtainwall.agents.external.reports import Used
+from curtainwall.agents.external.reports import OwnToolUse
 from curtainwall.facts import Masker, StreamMasker, masked_excerpt
 from curtainwall.model import (
     AgentSpoke,
@@ -31,7 +31,7 @@ class SaidTooMuch(TurnFailed):
     """The agent said more in one turn than anybody reads, and was ended: the log is not its to fill."""
 
 
-class Telling:
+class LiveText:
     """The words of one turn."""
 
     def __init__(self, at: TurnAt, journal: Journal, clock: Clock, masker: Masker) -> None:
@@ -92,7 +92,7 @@ class Telling:
         """Show a word on what the agent is doing."""
         self._journal.say(self._at.session, Live(kind="doing", text=self._masker.mask_text(text), turn=self._at.turn))
 
-    def used(self, use: Used) -> Sequence[Progress]:
+    def used(self, use: OwnToolUse) -> Sequence[Progress]:
         """Show a tool that the agent says it uses, and return what is to be recorded of it: past so many in one turn, nothing yet."""
         tool, arguments = masked_excerpt(self._masker, use.tool, _LONGEST_NAME), self._arguments(use)
         self._journal.say(self._at.session, Live(kind="doing", text=f"{tool} {arguments}".strip()[:200]))
@@ -106,7 +106,7 @@ class Telling:
         more, self._uses = max(0, self._uses - _MOST_USES), min(self._uses, _MOST_USES)
         return (ToolUsesReported(at=self._clock.now(), turn=self._at.turn, more=more),) if more else ()
 
-    def _arguments(self, use: Used) -> str:
+    def _arguments(self, use: OwnToolUse) -> str:
         if use.arguments in (None, {}):
             return ""
         text = use.arguments if isinstance(use.arguments, str) else json.dumps(use.arguments, ensure_ascii=False)

@@ -3,16 +3,16 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from curtainwall.channels.asks.answers import Key, answer_each
 from curtainwall.channels.asks.cards import CardLine, card_lines
 from curtainwall.channels.places import origin_of
+from curtainwall.channels.plain import plain_line
 from curtainwall.channels.series import series_at
-from curtainwall.channels.text.plain import plain_line
-from curtainwall.host.local_time import clock_time
+from curtainwall.host.user import clock_time
 from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,
@@ -65,7 +65,7 @@ class AskDesk(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RuleShown:
+class AskingRule:
     """A rule that asked, and what it is there for."""
 
     rule: RuleId
@@ -73,7 +73,7 @@ class RuleShown:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class AskSettlement:
     """How an ask ended, by whom, when and why."""
 
     how: Status
@@ -94,11 +94,11 @@ class Card:
     name: str
     origin: str
     ask: PendingAsk
-    rules: tuple[RuleShown, ...]
+    rules: tuple[AskingRule, ...]
     labels: tuple[LabelSource, ...]
     joined: tuple[Key, ...]
     series: tuple[str, str] | None = None
-    settled: Settled | None = None
+    settled: AskSettlement | None = None
     may_answer: str = ""
     """Who may answer, in words, where that is not simply whoever runs this house."""
 
@@ -140,7 +140,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnswerResult:
     """What to say to somebody who answered, and whether the answer counted."""
 
     text: str
@@ -159,7 +159,7 @@ class Board:
         self._reason_of = reason_of
         self._at = at
         self._who_may = who_may
-        self._made: dict[Key, _Made] = {}
+        self._made: dict[Key, _Candidate] = {}
 
     def cards(self) -> tuple[Card, ...]:
         """Return the open cards, all of them, oldest first."""
@@ -167,7 +167,7 @@ class Board:
         views: dict[SessionId, SessionView | None] = {}
         made = {(row.session, row.approval): it for row in reversed(rows) if (it := self._make(row, views)) is not None}
         self._made = made
-        cards = _join(made.values())
+        cards = _joined(made.values())
         if not made or self._who_may is None:
             return tuple(cards)
         # Places and operators change while an ask is open, so this is no part of what is made once.
@@ -218,13 +218,13 @@ class Board:
                     yield card
             await asyncio.sleep(max(_REST, _REST_TO_LOOK * took))
 
-    async def answer(self, card: Card, *, granted: bool, by: Who, scope: GrantScope = GrantScope.ONCE, reason: str = "") -> Answered:
+    async def answer(self, card: Card, *, granted: bool, by: Who, scope: GrantScope = GrantScope.ONCE, reason: str = "") -> AnswerResult:
         """Answer every ask of a card and return what to say; whoever is late hears who settled it, and when."""
         return await self.answer_all(
             card.joined, AnswerApproval(by=by, approval=card.approval, granted=granted, scope=scope, reason=reason)
         )
 
-    async def answer_all(self, asks: Sequence[Key], command: AnswerApproval) -> Answered:
+    async def answer_all(self, asks: Sequence[Key], command: AnswerApproval) -> AnswerResult:
         """Give one answer to several asks and return what to say: which of them it settled, and why it did not settle the others.
 
         A fault is raised where nothing was settled: whatever passes, the same answer can be given again then.
@@ -236,14 +236,14 @@ class Board:
             passing = (fault for fault in faults.values() if not isinstance(fault, CommandRefused | Undecided))
             if (fault := next(passing, None)) is not None:
                 raise fault
-            return Answered(refused[asks[0]] if len(set(refused.values())) == 1 else _each(refused), counted=False)
+            return AnswerResult(refused[asks[0]] if len(set(refused.values())) == 1 else _each(refused), counted=False)
         how_far = "once" if command.scope is GrantScope.ONCE else f"for the {command.scope}"
         words = f"{f'approved {how_far}' if command.granted else 'denied'}: {_named(settled) if refused else settled[0][1]}"
         if len(asks) > 1:
             words += f", {len(settled)} of {len(asks)} identical asks"
-        return Answered(f"{words}; {_each(refused)}" if refused else words, counted=True)
+        return AnswerResult(f"{words}; {_each(refused)}" if refused else words, counted=True)
 
-    def _make(self, row: ApprovalRow, views: dict[SessionId, SessionView | None]) -> "_Made | None":
+    def _make(self, row: ApprovalRow, views: dict[SessionId, SessionView | None]) -> "_Candidate | None":
         """Return the card of a row; what it shows stays as it was asked, so it is made once."""
         if (before := self._made.get((row.session, row.approval))) is not None:
             return before
@@ -258,15 +258,15 @@ class Board:
             # Settled since the row was read: the next look will not find it.
             return None
         card = card_of(ask, view, self._index.routes_to(row.session), self._reason_of)
-        return _Made(card, _likeness(card))
+        return _Candidate(card, _likeness(card))
 
     def _ended(self, card: Card) -> Card:
         rows = self._index.approvals(ApprovalQuery(session=card.session, approval=card.approval, open_only=False))
         row = rows[0] if rows else None
         if row is None or row.settled is None:
             gone = "its session is gone" if row is None else "it is no longer shown here"
-            return replace(card, settled=Settled("withdrawn", "", card.ask.asked, gone))
-        return replace(card, settled=Settled(row.status, row.settled_by, row.settled, row.reason))
+            return replace(card, settled=AskSettlement("withdrawn", "", card.ask.asked, gone))
+        return replace(card, settled=AskSettlement(row.status, row.settled_by, row.settled, row.reason))
 
     def _late(self, key: Key) -> str:
         """Return how an ask ended that its session no longer remembers."""
@@ -291,25 +291,25 @@ def settled_words(row: ApprovalRow) -> str:
 
 def card_of(ask: PendingAsk, view: SessionView, places: Sequence[Route], reason_of: ReasonOf) -> Card:
     """Return the card of one open ask, joined with no other yet."""
-    rules = tuple(RuleShown(rule, reason_of(rule)) for rule in ask.because)
+    rules = tuple(AskingRule(rule, reason_of(rule)) for rule in ask.because)
     joined = ((view.session, ask.approval),)
     return Card(ask.approval, view.session, view.name, origin_of(places), ask, rules, view.labels, joined, series_at(places))
 
 
-def join(cards: Iterable[Card]) -> list[Card]:
+def join_cards(cards: Iterable[Card]) -> list[Card]:
     """Return the cards with identical asks of repeated firings under the first of them."""
-    return _join(_Made(card, _likeness(card)) for card in cards)
+    return _joined(_Candidate(card, _likeness(card)) for card in cards)
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _Candidate:
     """A card of one ask, and what it has in common with those that are identical."""
 
     card: Card
     likeness: object
 
 
-def _join(made: Iterable[_Made]) -> list[Card]:
+def _joined(made: Iterable[_Candidate]) -> list[Card]:
     alike: dict[object, list[Card]] = {}
     for it in made:
         alike.setdefault(it.likeness, []).append(it.card)
@@ -338,3 +338,50 @@ def _likeness(card: Card) -> object:
     shown = tuple(line for line in card.shown.splitlines() if not line.startswith("label "))
     labels = frozenset(source.label for source in card.labels)
     return card.series, subject.tool, subject.digest, written, card.ask.because, shown, labels
+
+
+SEES_ALL: Final = "web"
+"""The channel whose operators see every ask of the house; on any other, those that are shown there."""
+
+_MOST_NAMED: Final = 5
+
+Operators = Mapping[str, Collection[str]]
+"""The operators of each channel that is served, by the channel's name."""
+
+MayAnswer = Mapping[str, tuple[str, ...]]
+"""Who may answer one ask besides whoever runs this house, by the channel."""
+
+
+def answerers(index: Index, operators: Operators) -> Callable[[Key], MayAnswer]:
+    """Return what tells who may answer an open ask, as it is shown now."""
+    shown = {
+        channel: {row.session for row in index.approvals(ApprovalQuery(shown_at=ShownAt(channel), limit=None, brief=True))}
+        for channel in operators
+        if channel != SEES_ALL
+    }
+
+    def of(ask: Key) -> MayAnswer:
+        seeing = {channel: people for channel, people in operators.items() if channel == SEES_ALL or ask[0] in shown[channel]}
+        return {channel: tuple(sorted(people)) for channel, people in sorted(seeing.items()) if people}
+
+    return of
+
+
+def answerer_words(found: MayAnswer, own: str, here: str = "") -> str:
+    """Return who may answer, in words; nothing where that is whoever runs this house alone, who is called `own` wherever they are.
+
+    On the channel `here` its one operator is not told either that they may, where nobody else may.
+    """
+    others = {channel: people for channel, people in found.items() if not {*people} <= {own}}
+    if not others or (others.keys() == {here} and len(others[here]) == 1):
+        return ""
+    return (
+        f"may be answered {', '.join(f'on {channel} by {_people_words(people)}' for channel, people in found.items())}, and at its machine"
+    )
+
+
+def _people_words(people: tuple[str, ...]) -> str:
+    told = [plain_line(name, 80) for name in people[:_MOST_NAMED]]
+    if len(people) > _MOST_NAMED:
+        return f"{', '.join(told)} and {len(people) - _MOST_NAMED} more"
+    return " or ".join(filter(None, (", ".join(told[:-1]), told[-1])))

@@ -9,8 +9,7 @@ from typing import Final, Literal, cast
 
 from pydantic import JsonValue
 
-from curtainwall.channels.text.counts import counted
-from curtainwall.channels.text.plain import TAB, plain_line, rows, short
+from curtainwall.channels.plain import TAB, counted, plain_line, rows, short
 from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
     LOAD_SKILL,
@@ -150,19 +149,19 @@ def _uncut(line: str) -> str:
 
 def _arguments(subject: Subject, space: Space) -> Iterator[CardLine]:
     yield CardLine("title", _ARGUMENTS_START)
-    yield from _told(subject.raw, _shown_below(subject), space)
+    yield from _argument_lines(subject.raw, _shown_below(subject), space)
     differs = {name: value for name, value in subject.canonical.items() if name not in subject.raw or subject.raw[name] != value}
     gone = [name for name in subject.raw if name not in subject.canonical]
     if not differs and not gone:
         return
     same = len(subject.canonical) - len(differs)
     yield CardLine("title", f"would run as{f' ({same} more as written)' if same else ''}:")
-    yield from _told(differs, _shown_below(subject), space)
+    yield from _argument_lines(differs, _shown_below(subject), space)
     if gone:
         yield CardLine("argument", f"  without {plain_line(', '.join(gone))}")
 
 
-def _told(arguments: Mapping[str, JsonValue], below: frozenset[str], space: Space) -> Iterator[CardLine]:
+def _argument_lines(arguments: Mapping[str, JsonValue], below: frozenset[str], space: Space) -> Iterator[CardLine]:
     for name, value in arguments.items():
         text = json.dumps(value, ensure_ascii=False)
         if name in below:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from curtainwall.channels.asks.cards import call_in_words
-from curtainwall.channels.text.plain import plain_line, short
+from curtainwall.channels.plain import plain_line, short
 from curtainwall.facts import masks_in
 from curtainwall.model import (
     AnyEvent,
@@ -70,7 +70,7 @@ from curtainwall.model import (
     WorkTimed,
     held_files,
 )
-from curtainwall.operations.tale import Tale
+from curtainwall.operations.activity import SessionActivity
 
 Tone = Literal["dim", "good", "warn", "bad"]
 
@@ -81,7 +81,7 @@ _BY_HUMAN = "denied-by-human"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EventLine:
     """One inert line, and its tone."""
 
     tone: Tone
@@ -89,7 +89,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class CommandHints:
     """What is typed where this is read: slash words in a conversation, commands at a shell; without a budget, nothing."""
 
     why: str = "/why"
@@ -97,66 +97,66 @@ class Typed:
     revoke: str = "/revoke"
 
 
-_SLASH = Typed()
-ON_PAGES = Typed(budget="")
+_SLASH = CommandHints()
+ON_PAGES = CommandHints(budget="")
 """Where slash words are not taken."""
 
 
-def twice(kind: BudgetKind, used: float, limit: float) -> str:
+def doubled_limit(kind: BudgetKind, used: float, limit: float) -> str:
     """Return twice what there was of a budget, as somebody types it to allow more."""
     amount = 2 * max(used, limit)
     return f"{max(amount, 0.01):.2f}" if kind is BudgetKind.DOLLARS else f"{math.ceil(amount)}"
 
 
-def tell(event: AnyEvent, before: Tale, typed: Typed = _SLASH) -> Told | None:
+def describe_event(event: AnyEvent, before: SessionActivity, typed: CommandHints = _SLASH) -> EventLine | None:
     """Return what is worth telling of an event; `before` is the tale without it."""
     if isinstance(event, CallEvent):
-        return _tell_call(event, before, typed)
+        return _describe_call(event, before, typed)
     if isinstance(event, ApprovalEvent | GrantEvent):
-        return _tell_asks(event, before, typed)
+        return _describe_ask(event, before, typed)
     if isinstance(event, TurnEnded):
         return _turn_ended(event)
     if isinstance(event, MessageAccepted):
         return _masked_words(event) if event.role == "human" else None
     if isinstance(event, ConfinedEvent):
-        return _tell_refused(event) if isinstance(event, RequestsRefused) else Told("dim", _reported_words(event))
+        return _describe_refused(event) if isinstance(event, RequestsRefused) else EventLine("dim", _reported_words(event))
     if isinstance(event, LifeEvent | BudgetEvent | BreakerEvent | ContextEvent):
-        return _tell_session(event, typed)
-    return _tell_held(held_files(event, untold=True)) if isinstance(event, ExtensionNoted) else None
+        return _describe_session(event, typed)
+    return _describe_held(held_files(event, untold=True)) if isinstance(event, ExtensionNoted) else None
 
 
-def _tell_call(event: CallEvent, before: Tale, typed: Typed) -> Told | None:
+def _describe_call(event: CallEvent, before: SessionActivity, typed: CommandHints) -> EventLine | None:
     match event:
         case CallFinished():
             subject = before.subject_of(event.call)
             words = call_in_words(subject) if subject else str(event.call)
             if event.ok and (code := _exit_code(event)):
-                return Told("warn", f"✗ {words}: exit code {code}")
-            return Told("dim", f"✓ {words}") if event.ok else Told("warn", f"✗ {words} failed")
+                return EventLine("warn", f"✗ {words}: exit code {code}")
+            return EventLine("dim", f"✓ {words}") if event.ok else EventLine("warn", f"✗ {words} failed")
         case CallPermitted():
             # Every call that touches such things brings the label along; only the first makes a difference.
             new = [f"{source.label} ({source.origin})" for source in event.labels if source.label not in before.labels]
-            return Told("dim", plain_line(f"from here on the session counts as {', '.join(new)}")) if new else None
+            return EventLine("dim", plain_line(f"from here on the session counts as {', '.join(new)}")) if new else None
         case CallDenied() if _BY_HUMAN in event.verdict.because:
             return None  # the answer was told already, with whoever gave it
         case CallDenied():
             subject = before.subject_of(event.call)
             rules = ", ".join(event.verdict.because)
             words = f"✗ denied {call_in_words(subject) if subject else ''}: {event.verdict.reason} ({rules}); `{typed.why} {event.call}`"
-            return Told("bad", plain_line(words))
+            return EventLine("bad", plain_line(words))
         case CallLost():
             subject = before.subject_of(event.call)
             words = call_in_words(subject) if subject else str(event.call)
-            return Told("warn", f"? it is unknown whether this ran: {words}")
+            return EventLine("warn", f"? it is unknown whether this ran: {words}")
         case CallDropped():
-            return Told("dim", f"· let go of a call: {plain_line(event.why)}")
+            return EventLine("dim", f"· let go of a call: {plain_line(event.why)}")
         case CallRequested():
             return None
         case _:
             assert_never(event)
 
 
-def tell_change(event: AnyEvent, who: Who) -> Told | None:
+def describe_change(event: AnyEvent, who: Who) -> EventLine | None:
     """Return what somebody else changed about the session."""
     if not isinstance(event, LifeEvent | SettingEvent | GrantEvent | BudgetEvent):
         return None
@@ -166,19 +166,19 @@ def tell_change(event: AnyEvent, who: Who) -> Told | None:
         ):
             return None
         case SessionRenamed():
-            return Told("dim", f"{event.by} named the session `{plain_line(event.name)}`")
+            return EventLine("dim", f"{event.by} named the session `{plain_line(event.name)}`")
         case ModeChanged():
-            return Told("warn", f"{event.by} set the mode to `{event.mode}`")
+            return EventLine("warn", f"{event.by} set the mode to `{event.mode}`")
         case ModelChanged():
-            return Told("dim", f"{event.by} set the model to `{plain_line(event.model)}`")
+            return EventLine("dim", f"{event.by} set the model to `{plain_line(event.model)}`")
         case RuleDisabled():
-            return Told("warn", f"{event.by} disabled rule `{plain_line(event.rule)}` for this session")
+            return EventLine("warn", f"{event.by} disabled rule `{plain_line(event.rule)}` for this session")
         case RuleEnabled():
-            return Told("dim", f"{event.by} enabled rule `{plain_line(event.rule)}` again")
+            return EventLine("dim", f"{event.by} enabled rule `{plain_line(event.rule)}` again")
         case GrantRevoked():
-            return Told("dim", f"{event.by} took grant `{event.grant}` back")
+            return EventLine("dim", f"{event.by} took grant `{event.grant}` back")
         case BudgetRaised():
-            return Told("dim", f"{event.by} raised the budget of {event.kind} to {event.limit:,.10g}")
+            return EventLine("dim", f"{event.by} raised the budget of {event.kind} to {event.limit:,.10g}")
         case SessionOpened() | SessionReady() | HistoryInherited() | SessionClosed() | LabelsAdded() | RouteAdded() | RouteRemoved():
             return None
         case GrantGiven() | GrantUsed() | BudgetWarned() | BudgetExhausted() | SpendingCounted() | WorkTimed():
@@ -187,27 +187,27 @@ def tell_change(event: AnyEvent, who: Who) -> Told | None:
             assert_never(event)
 
 
-def _masked_words(event: MessageAccepted) -> Told | None:
+def _masked_words(event: MessageAccepted) -> EventLine | None:
     """Tell whoever wrote a message which parts of it the agent does not see."""
     masks = tuple(dict.fromkeys(masks_in(event.text)))
     if not masks:
         return None
     shown = ", ".join(f"`{mask}`" for mask in masks[:_MOST_MASKS])
     words = f"what looks like a secret in this message is masked, and the agent sees {shown} instead; all else reaches it as it was written"
-    return Told("warn", words)
+    return EventLine("warn", words)
 
 
-def _turn_ended(event: TurnEnded) -> Told | None:
+def _turn_ended(event: TurnEnded) -> EventLine | None:
     match event.status:
         case TurnStatus.FAILED:
-            return Told("bad", f"the turn failed: {plain_line(event.failure)}")
+            return EventLine("bad", f"the turn failed: {plain_line(event.failure)}")
         case TurnStatus.INTERRUPTED:
-            return Told("warn", "interrupted; what was said so far is kept")
+            return EventLine("warn", "interrupted; what was said so far is kept")
         case TurnStatus.DONE | TurnStatus.WAITING:
             return None
 
 
-def _tell_asks(event: ApprovalEvent | GrantEvent, before: Tale, typed: Typed) -> Told | None:
+def _describe_ask(event: ApprovalEvent | GrantEvent, before: SessionActivity, typed: CommandHints) -> EventLine | None:
     match event:
         case ApprovalAnswered():
             ask = before.asks.get(event.approval)
@@ -215,38 +215,38 @@ def _tell_asks(event: ApprovalEvent | GrantEvent, before: Tale, typed: Typed) ->
             why = f" ({event.reason})" if event.reason else ""
             how_far = "once" if event.scope is GrantScope.ONCE else f"for the {event.scope}"
             verb = f"approved {how_far}" if event.granted else "denied"
-            return Told("good" if event.granted else "bad", plain_line(f"{verb} by {event.by}: {what}{why}"))
+            return EventLine("good" if event.granted else "bad", plain_line(f"{verb} by {event.by}: {what}{why}"))
         case ApprovalExpired():
-            return Told("warn", f"nobody answered {event.approval} in time; it is denied")
+            return EventLine("warn", f"nobody answered {event.approval} in time; it is denied")
         case ApprovalWithdrawn():
-            return Told("dim", plain_line(f"ask {event.approval} no longer stands: {event.why}"))
+            return EventLine("dim", plain_line(f"ask {event.approval} no longer stands: {event.why}"))
         case GrantGiven() if event.grant.scope is not GrantScope.ONCE:
-            return Told("dim", f"this stands as grant {event.grant.id}; `{typed.revoke} {event.grant.id}` takes it back")
+            return EventLine("dim", f"this stands as grant {event.grant.id}; `{typed.revoke} {event.grant.id}` takes it back")
         case ApprovalAsked() | ApprovalJoined() | GrantGiven() | GrantUsed() | GrantRevoked():
             return None
         case _:
             assert_never(event)
 
 
-def _tell_session(event: LifeEvent | BudgetEvent | BreakerEvent | ContextEvent, typed: Typed) -> Told | None:
+def _describe_session(event: LifeEvent | BudgetEvent | BreakerEvent | ContextEvent, typed: CommandHints) -> EventLine | None:
     match event:
         case BudgetWarned():
-            return Told("warn", f"{event.used / event.limit:.0%} of the budget of {event.kind} is used" if event.limit else "")
+            return EventLine("warn", f"{event.used / event.limit:.0%} of the budget of {event.kind} is used" if event.limit else "")
         case BudgetExhausted():
             words = f"the budget of {event.kind} is used up ({event.used:,.10g} of {event.limit:,.10g})"
-            more = f"`{typed.budget} {event.kind} {twice(event.kind, event.used, event.limit)}` allows more"
-            return Told("warn", f"{words}; {more if typed.budget else 'raise it to go on'}")
+            more = f"`{typed.budget} {event.kind} {doubled_limit(event.kind, event.used, event.limit)}` allows more"
+            return EventLine("warn", f"{words}; {more if typed.budget else 'raise it to go on'}")
         case LoopDetected():
             what = "the same call" if event.what == "repeat" else "asking"
-            return Told("warn", f"the agent goes round in circles: {what}, {event.count} times")
+            return EventLine("warn", f"the agent goes round in circles: {what}, {event.count} times")
         case DenialsCounted():
-            return Told("warn", f"{event.count} more calls were denied")
+            return EventLine("warn", f"{event.count} more calls were denied")
         case HistoryCompacted():
-            return Told("dim", f"older messages were summarised: {event.before:,} tokens became {event.after:,}; the log keeps them")
+            return EventLine("dim", f"older messages were summarised: {event.before:,} tokens became {event.after:,}; the log keeps them")
         case CompactionSkipped():
-            return Told("warn", f"nothing was summarised: {plain_line(event.why)}")
+            return EventLine("warn", f"nothing was summarised: {plain_line(event.why)}")
         case SessionClosed():
-            return Told("warn", short(f"the session is closed: {event.reason}", 200))
+            return EventLine("warn", short(f"the session is closed: {event.reason}", 200))
         case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed():
             return None
         case BudgetRaised() | SpendingCounted() | WorkTimed():
@@ -257,14 +257,14 @@ def _tell_session(event: LifeEvent | BudgetEvent | BreakerEvent | ContextEvent, 
             assert_never(event)
 
 
-def _tell_refused(event: RequestsRefused) -> Told:
+def _describe_refused(event: RequestsRefused) -> EventLine:
     """Tell what the proxy refused; a foreign key is the worst of it."""
     listed = [_refused_words(request) for request in event.requests[:_NAMED]]
     count = event.more + sum(request.count for request in event.requests[_NAMED:])
     others = ("more requests" if listed else "requests") if count != 1 else ("more request" if listed else "request")
     words = "; ".join((*listed, *([f"{count:,} {others}"] if count else [])))
     tone: Tone = "bad" if any(request.kind == "key" for request in event.requests) else "warn"
-    return Told(tone, plain_line(f"✗ the network proxy refused {words}"))
+    return EventLine(tone, plain_line(f"✗ the network proxy refused {words}"))
 
 
 def _refused_words(request: RefusedRequest) -> str:
@@ -289,7 +289,7 @@ def _exit_code(event: CallFinished) -> int:
     return code if type(code) is int else 0
 
 
-def _tell_held(files: tuple[HeldFile, ...]) -> Told | None:
+def _describe_held(files: tuple[HeldFile, ...]) -> EventLine | None:
     """Tell what was set aside to whoever may have written it themselves."""
     if not files:
         return None
@@ -297,7 +297,7 @@ def _tell_held(files: tuple[HeldFile, ...]) -> Told | None:
     more = [f"{len(files) - _NAMED} more"] if len(files) > _NAMED else []
     words = f"set aside, because it came or changed while the agent worked, and runs by itself: {', '.join((*named, *more))}"
     back = "if that was you, `curtainwall sessions held` says how to put it back"
-    return Told("warn", plain_line(f"{words}; {back}"))
+    return EventLine("warn", plain_line(f"{words}; {back}"))
 
 
 def _in_place_of(file: HeldFile) -> str:

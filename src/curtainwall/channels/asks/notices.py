@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from curtainwall.channels.asks.answers import Key
 from curtainwall.channels.asks.board import Board, Card
-from curtainwall.channels.text.plain import short
+from curtainwall.channels.plain import short
 from curtainwall.model import Clock, Marks, Millis
 
 _FAR = 24 * 3_600_000
@@ -43,7 +43,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class NoticePace:
     """How long is waited with an ask, after what time it is repeated, and how many seconds pass between two notices."""
 
     after: Millis = 0
@@ -54,7 +54,7 @@ class Pace:
 class Announcer:
     """Follows a board for somebody who is told by messages; what was told is remembered under `channel`."""
 
-    def __init__(self, channel: str, board: Board, marks: Marks, clock: Clock, pace: Pace) -> None:
+    def __init__(self, channel: str, board: Board, marks: Marks, clock: Clock, pace: NoticePace) -> None:
         self._channel = channel
         self._board = board
         self._marks = marks

@@ -6,9 +6,25 @@ from curtainwall.facts.schedules import Schedule
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.channels.cron.cron import Cron, Firings
-    from curtainwall.channels.cron.jobs import CHANNEL, LATE, Firing, Job, Missed, Overlap, Past, Pasts, firing_of, pasts, place_of
-    from curtainwall.channels.cron.lines import STOPPED, FiringRow, JobRow, firing_rows, job_rows
+    from curtainwall.channels.cron.jobs import (
+        CHANNEL,
+        LATE,
+        STOPPED,
+        Firing,
+        FiringRow,
+        Job,
+        JobHistories,
+        JobHistory,
+        JobRow,
+        Missed,
+        Overlap,
+        firing_of,
+        firing_rows,
+        job_histories,
+        job_rows,
+        place_of,
+    )
+    from curtainwall.channels.cron.scheduler import Cron, Firings
 else:
     __getattr__ = lazy_names(__name__)
 
@@ -21,15 +37,15 @@ __all__ = [
     "FiringRow",
     "Firings",
     "Job",
+    "JobHistories",
+    "JobHistory",
     "JobRow",
     "Missed",
     "Overlap",
-    "Past",
-    "Pasts",
     "Schedule",
     "firing_of",
     "firing_rows",
+    "job_histories",
     "job_rows",
-    "pasts",
     "place_of",
 ]

@@ -1,7 +1,7 @@
-"""Jobs, and what the house's log tells of them: which firing became which session, which did not run and why."""
+"""Jobs, what the house's log says of their firings, and both as rows of a list."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
@@ -66,23 +66,23 @@ def firing_of(place: Route) -> Firing | None:
         return None
 
 
-def seen(job: Job) -> dict[str, JsonValue]:
+def seen_note(job: Job) -> dict[str, JsonValue]:
     """Return what is noted when a job is known for the first time, or has another schedule."""
     return {"what": "seen", "job": job.name, "schedule": job.schedule.expression, "zone": job.schedule.zone}
 
 
-def passed(job: Job, due: Millis, what: Literal["skipped", "queued"], why: str) -> dict[str, JsonValue]:
+def passed_note(job: Job, due: Millis, what: Literal["skipped", "queued"], why: str) -> dict[str, JsonValue]:
     """Return what is noted of a firing that does not run, or not yet."""
     return {"what": what, "job": job.name, "due": due, "why": why}
 
 
-def set_back(job: Job, rested: Millis) -> dict[str, JsonValue]:
+def set_back_note(job: Job, rested: Millis) -> dict[str, JsonValue]:
     """Return what is noted when somebody set the clock back: the schedule goes on from here, so long after the last firing."""
     return {"what": "clock-set-back", "job": job.name, "rested": rested}
 
 
 @dataclass(slots=True)
-class Past:
+class JobHistory:
     """What became of a job so far."""
 
     job: str = ""
@@ -118,40 +118,40 @@ class Past:
         return firing
 
 
-class Pasts:
+class JobHistories:
     """What the house's log tells of every job, read on from where it was read before."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._told: dict[str, Past] = {}
+        self._told: dict[str, JobHistory] = {}
         self._cursor = 0
 
-    def all(self) -> Mapping[str, Past]:
+    def all(self) -> Mapping[str, JobHistory]:
         """Return what became of each job until now."""
         for recorded in self._feed.read(HOUSE, self._cursor):
-            tell(self._told, recorded.event)
+            apply_event(self._told, recorded.event)
             self._cursor = recorded.seq
         return self._told
 
-    def of(self, job: str) -> Past:
+    def of(self, job: str) -> JobHistory:
         """Return what became of one job until now."""
         self.all()
-        return self._told.setdefault(job, Past(job))
+        return self._told.setdefault(job, JobHistory(job))
 
 
-def pasts(events: Iterable[AnyEvent]) -> dict[str, Past]:
+def job_histories(events: Iterable[AnyEvent]) -> dict[str, JobHistory]:
     """Return what the house's log tells of each job."""
-    found: dict[str, Past] = {}
+    found: dict[str, JobHistory] = {}
     for event in events:
-        tell(found, event)
+        apply_event(found, event)
     return found
 
 
-def tell(found: dict[str, Past], event: AnyEvent) -> None:
+def apply_event(found: dict[str, JobHistory], event: AnyEvent) -> None:
     """Take one event of the house's log in; most are about something else."""
     match event:
         case RouteSet(session=session) if session is not None and (firing := firing_of(event.route)) is not None:
-            past = found.setdefault(firing.job, Past(firing.job))
+            past = found.setdefault(firing.job, JobHistory(firing.job))
             past.fired[firing] = session
             if not firing.by_hand:
                 past.ran = event.at
@@ -166,9 +166,9 @@ def tell(found: dict[str, Past], event: AnyEvent) -> None:
             pass
 
 
-def _note(found: dict[str, Past], data: Mapping[str, JsonValue], at: Millis) -> None:
+def _note(found: dict[str, JobHistory], data: Mapping[str, JsonValue], at: Millis) -> None:
     job, due = data.get("job"), data.get("due")
-    past = found.setdefault(job, Past(job)) if isinstance(job, str) else Past()
+    past = found.setdefault(job, JobHistory(job)) if isinstance(job, str) else JobHistory()
     match data.get("what"):
         case "seen":
             past.schedule = Schedule(str(data.get("schedule")), str(data.get("zone")))
@@ -185,7 +185,74 @@ def _note(found: dict[str, Past], data: Mapping[str, JsonValue], at: Millis) -> 
             pass
 
 
-def _dealt_with(past: Past, due: Millis) -> None:
+def _dealt_with(past: JobHistory, due: Millis) -> None:
     past.upto = max(past.upto, due)
     if due in past.queued:
         past.queued.remove(due)
+
+
+STOPPED: Final = "stopped"
+"""How a firing stands on whose turn no process works."""
+
+StatusOf = Callable[[SessionId], str]
+"""Tells in a word how a firing's session stands."""
+
+_BUSY: Final = re.compile(rf"{re.escape(NOT_OVER)}: session ([0-9A-Za-z]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job: when it is due next, and what became of its last firing."""
+
+    job: str
+    schedule: str
+    zone: str
+    next: Millis
+    status: str
+    last: Millis | None = None
+    session: SessionId | None = None
+    policy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FiringRow:
+    """One firing: the session that it became, or why it did not run; `why` also tells where somebody wanted it."""
+
+    due: Millis
+    job: str
+    status: str
+    session: SessionId | None = None
+    why: str = ""
+    before: SessionId | None = None
+    """The session that it was not run for, with which `why` ends then."""
+
+
+def job_rows(jobs: Iterable[Job], told: Mapping[str, JobHistory], status_of: StatusOf, now: Millis) -> list[JobRow]:
+    """Return a row for each job."""
+    return [_row(job, told.get(job.name, JobHistory()), status_of, now) for job in jobs]
+
+
+def firing_rows(told: Mapping[str, JobHistory], status_of: StatusOf, most: int, job: str | None = None) -> list[FiringRow]:
+    """Return the last firings, of one job or of all, the last first."""
+    found = (firing for name, past in told.items() if job in (None, name) for firing in _firings(name, past))
+    newest = sorted(found, key=lambda it: (it.due, it.job), reverse=True)[:most]
+    return [it if it.session is None else FiringRow(it.due, it.job, status_of(it.session), it.session, it.why) for it in newest]
+
+
+def _row(job: Job, past: JobHistory, status_of: StatusOf, now: Millis) -> JobRow:
+    schedule, session = job.schedule, past.last
+    due = schedule.next(now)
+    status, last = ("never fired", None) if session is None else (status_of(session), past.latest.due)
+    return JobRow(job.name, schedule.expression, schedule.zone, due, status, last, session, job.policy)
+
+
+def _firings(job: str, past: JobHistory) -> Iterator[FiringRow]:
+    for firing, session in past.fired.items():
+        again = "once more: the clock was set back" if firing.time > 1 else ""
+        yield FiringRow(firing.due, job, "", session, "by hand" if firing.by_hand else again)
+    for due, why in past.skipped.items():
+        if Firing(job, due) not in past.fired:
+            busy = _BUSY.fullmatch(why)
+            yield FiringRow(due, job, "skipped", why=why, before=SessionId(busy[1]) if busy else None)
+    for due in past.queued:
+        yield FiringRow(due, job, "queued", why=NOT_OVER)

@@ -12,19 +12,17 @@ from typing import Final
 from curtainwall.channels.asks.answers import Key
 from curtainwall.channels.asks.board import Board, Card
 from curtainwall.channels.asks.cards import CardLine, ask_in_a_line
-from curtainwall.channels.matrix.markdown import with_code
 from curtainwall.channels.matrix.memory import CHANNEL, Memory, transaction
-from curtainwall.channels.matrix.outbox import Speaking, Words
-from curtainwall.channels.matrix.replies import insist
-from curtainwall.channels.text.counts import counted
-from curtainwall.channels.text.plain import plain_line
-from curtainwall.host.local_time import clock_time
+from curtainwall.channels.matrix.outbox import MatrixOutbox, RoomMessage, with_code
+from curtainwall.channels.matrix.replies import retry
+from curtainwall.channels.plain import counted, plain_line
+from curtainwall.host.user import clock_time
 from curtainwall.model import AlreadyAnswered, ApprovalId, NotFound, SessionId
 
 _LONGEST: Final = 12_000
 _LONGEST_WHO: Final = 1_000
 _LONGEST_ROW: Final = 300
-_PATIENCE: Final = 30.0
+_TIMEOUT: Final = 30.0
 _WAITS: Final = " waits for an answer"
 _BLOCKS: Final = frozenset({"argument", "added", "removed", "place", "note"})
 
@@ -33,7 +31,7 @@ NO: Final = frozenset({"👎", "❌", "✖"})
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class PostedAsk:
     """An ask that was shown in a room, and the newest of the identical ones that the message was about when it was first said."""
 
     session: SessionId
@@ -41,12 +39,12 @@ class Posted:
     newest: ApprovalId
 
 
-class Asking:
+class RoomAsks:
     """The asks of one room, wherever they come from."""
 
-    def __init__(self, board: Board, speaking: Speaking, memory: Memory, room: str, operators: Sequence[str]) -> None:
+    def __init__(self, board: Board, outbox: MatrixOutbox, memory: Memory, room: str, operators: Sequence[str]) -> None:
         self._board = board
-        self._speaking = speaking
+        self._outbox = outbox
         self._memory = memory
         self._room = room
         self._operators = tuple(operators)
@@ -67,23 +65,23 @@ class Asking:
             else:
                 await self._settle(card.session, card.approval, _end_of(card))
 
-    async def posted(self, event: str) -> Posted | None:
+    async def posted(self, event: str) -> PostedAsk | None:
         """Return the ask that a message of ours in this room shows, or showed until it was settled.
 
         After a restart it may not be known yet that the message was ours; that is waited for, within bounds.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 await self._in_step.wait()
         settled = self._memory.get(f"settled {self._room} {event}")
         if settled is not None:
             session, approval = settled.split(" ")
-            return Posted(SessionId(session), ApprovalId(approval), ApprovalId(approval))
+            return PostedAsk(SessionId(session), ApprovalId(approval), ApprovalId(approval))
         for name, value in self._memory.named(f"asked {self._room} ").items():
             told = json.loads(value)
             if told["event"] == event:
                 _, _, session, approval = name.split(" ")
-                return Posted(SessionId(session), ApprovalId(approval), ApprovalId(told.get("newest", approval)))
+                return PostedAsk(SessionId(session), ApprovalId(approval), ApprovalId(told.get("newest", approval)))
         return None
 
     async def _catch_up(self) -> set[Key]:
@@ -109,12 +107,12 @@ class Asking:
         if not before:
             # Remembered before it is said: where we die in between, whoever comes next knows that there may be a card to settle.
             await self._memory.set({f"asked {name}": json.dumps({"event": "", "text": words.text, "newest": card.newest})})
-        event = await insist(lambda: self._speaking.say(self._room, f"card {name}", words))
+        event = await retry(lambda: self._outbox.say(self._room, f"card {name}", words))
         if event is None:
             await self._memory.set({f"asked {name}": None})
             return
         if before and before["text"] != words.text:
-            await insist(lambda: self._speaking.change(self._room, f"card {name} {transaction(words.text)}", event, words))
+            await retry(lambda: self._outbox.change(self._room, f"card {name} {transaction(words.text)}", event, words))
         newest = before.get("newest", card.approval) if before else card.newest
         await self._memory.set({f"asked {name}": json.dumps({"event": event, "text": words.text, "newest": newest})})
 
@@ -126,14 +124,14 @@ class Asking:
             # It went by the newest of several, of which some may be open still.
             first, card = f"{approval}{first.partition(_WAITS)[2]}", rest.rpartition("\n\n")[0]
             text = f"{how}\n{first}\n{card}"
-            words = Words(
+            words = RoomMessage(
                 text, html=f"<strong>{html.escape(how)}</strong><br>{html.escape(first)}<pre><code>{html.escape(card)}</code></pre>"
             )
             # Said again under its name, a card that is there stays as it is and tells its event; one that is not there is settled at once.
-            event = told["event"] or await insist(lambda: self._speaking.say(self._room, f"card {name}", words))
+            event = told["event"] or await retry(lambda: self._outbox.say(self._room, f"card {name}", words))
             settled: dict[str, str | None] = {f"asked {name}": None, f"sent card {name}": None}
             if event:
-                await insist(lambda: self._speaking.change(self._room, f"card {name} settled", event, words))
+                await retry(lambda: self._outbox.change(self._room, f"card {name} settled", event, words))
                 settled[f"settled {self._room} {event}"] = f"{session} {approval}"
             await self._memory.set(settled)
 
@@ -160,7 +158,7 @@ def where_from(card: Card, room: str) -> str:
     return f"[session {card.session}]" if card.origin == f"{CHANNEL}: {room}" else card.tag
 
 
-def _words(card: Card, operators: Sequence[str], room: str) -> Words:
+def _words(card: Card, operators: Sequence[str], room: str) -> RoomMessage:
     lines = "\n".join(line.text for line in card.lines)
     cut = ""
     if len(lines) > _LONGEST:
@@ -171,7 +169,7 @@ def _words(card: Card, operators: Sequence[str], room: str) -> Words:
     form = f"<strong>{html.escape(tag)}</strong>{_form(card.lines)}{f'<p>{html.escape(who)}</p>' if who else ''}{with_code(how)}"
     # Whatever is behind the empty line goes once the ask is settled.
     ends = f"{who}\n{how}" if who else how
-    return Words(f"{tag}\n{lines[:_LONGEST]}{cut}\n\n{ends}", html=None if cut else form, mention=tuple(operators))
+    return RoomMessage(f"{tag}\n{lines[:_LONGEST]}{cut}\n\n{ends}", html=None if cut else form, mention=tuple(operators))
 
 
 def _form(lines: Sequence[CardLine]) -> str:

@@ -5,21 +5,27 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from curtainwall.channels.line import Line
-from curtainwall.channels.matrix.account import Account, NotLetIn
-from curtainwall.channels.matrix.asks import Asking
-from curtainwall.channels.matrix.encryption import Sealing
-from curtainwall.channels.matrix.events import Raw, Sealed, is_one_word, read_event, room_name, table, text_of
-from curtainwall.channels.matrix.homeserver import Homeserver, Refused, connected, quiet_library
-from curtainwall.channels.matrix.inbox import Doors, Hearing, People, forgotten
-from curtainwall.channels.matrix.invitations import invitations
-from curtainwall.channels.matrix.left import Left, Places, Report
+from curtainwall.channels.matrix.asks import RoomAsks
+from curtainwall.channels.matrix.encryption import DeviceKeys
+from curtainwall.channels.matrix.events import EncryptedEvent, Raw, invitations, is_one_word, read_event, room_name, table, text_of
+from curtainwall.channels.matrix.homeserver import (
+    MOST,
+    TIMELINE,
+    Account,
+    Homeserver,
+    HomeserverRefused,
+    LoginRefused,
+    events_since,
+    open_homeserver,
+    quiet_library,
+)
+from curtainwall.channels.matrix.inbox import People, RoomInbox, RoomRouter, stale_names
 from curtainwall.channels.matrix.library import ClientError, LocalProtocolError
 from curtainwall.channels.matrix.memory import Memory
-from curtainwall.channels.matrix.missed import MOST, TIMELINE, said_since
-from curtainwall.channels.matrix.outbox import Speaking, Words
-from curtainwall.channels.matrix.replies import Pace, insist
-from curtainwall.channels.matrix.rooms import Rooms
+from curtainwall.channels.matrix.outbox import MatrixOutbox, RoomMessage
+from curtainwall.channels.matrix.replies import ReplyPace, retry
+from curtainwall.channels.matrix.rooms import AskPlaces, DepartedRooms, MatrixReport, Rooms
+from curtainwall.channels.ports import ChannelPorts
 from curtainwall.channels.slash import LogPlaces
 from curtainwall.model import Broken, CurtainwallError, Marks, TryLater
 
@@ -38,13 +44,13 @@ FindAccount = Callable[[], Awaitable[Account]]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class MatrixSettings:
     """What the configuration says besides who we are: with whom, where, whose devices, and how fast."""
 
     people: People
     rooms: frozenset[str] = frozenset()
     pinned: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    pace: Pace = field(default_factory=Pace)
+    pace: ReplyPace = field(default_factory=ReplyPace)
     wait: int = 25
 
     def may_enter(self, room: str, inviter: str) -> bool:
@@ -69,20 +75,20 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class MatrixPorts:
     """What the channel is given by the house."""
 
-    doors: Doors
-    places: Places
-    line: Line
+    doors: RoomRouter
+    places: AskPlaces
+    line: ChannelPorts
     marks: Marks
     log_places: LogPlaces
 
 
-class Matrix:
+class MatrixChannel:
     """The channel as a service: it runs until cancelled, and says how it is."""
 
-    def __init__(self, find_account: FindAccount, terms: Terms, house: House, report: Report) -> None:
+    def __init__(self, find_account: FindAccount, terms: MatrixSettings, house: MatrixPorts, report: MatrixReport) -> None:
         self._find_account = find_account
         self._terms = terms
         self._house = house
@@ -104,7 +110,7 @@ class Matrix:
         quiet_library()
         try:
             await self._run_as(await self._find_account())
-        except NotLetIn as fault:
+        except LoginRefused as fault:
             await self._give_up(f"{fault}; {_CORRECT_IT}")
         except ExceptionGroup as faults:
             raise _first_of(faults) from faults
@@ -119,24 +125,24 @@ class Matrix:
     async def _run_as(self, account: Account) -> None:
         house, terms = self._house, self._terms
         with account.locked():
-            async with connected(account) as homeserver:
+            async with open_homeserver(account) as homeserver:
                 await self._memory.keep_not_let_in("")
                 await self._memory.tidy()
-                sealing = Sealing(homeserver.client, terms.pinned)
-                self._report(f"this is {account.user}, device {account.device}, fingerprint {spelled(sealing.fingerprint)}")
+                sealing = DeviceKeys(homeserver.client, terms.pinned)
+                self._report(f"this is {account.user}, device {account.device}, fingerprint {grouped_fingerprint(sealing.fingerprint)}")
                 if await homeserver.fingerprint() not in (None, sealing.fingerprint):
                     raise Broken(_OTHER_KEYS.format(device=account.device, user=account.user, directory=account.directory))
-                speaking = Speaking(homeserver, sealing, self._memory)
-                hearing = Hearing(house.doors, house.line, terms.people, speaking, self._memory, house.log_places)
+                outbox = MatrixOutbox(homeserver, sealing, self._memory)
+                hearing = RoomInbox(house.doors, house.line, terms.people, outbox, self._memory, house.log_places)
                 async with asyncio.TaskGroup() as tasks:
                     operators = sorted(terms.people.operators)
-                    rooms = Rooms(house.doors, house.line, speaking, self._memory, terms.pace, operators, tasks)
+                    rooms = Rooms(house.doors, house.line, outbox, self._memory, terms.pace, operators, tasks)
                     tasks.create_task(rooms.follow(), name="rooms that lead elsewhere")
-                    left = Left(house.places, self._memory, account.user, self._report)
-                    ear = _Ear(homeserver, sealing, speaking, hearing, rooms, left, self._memory, terms)
+                    left = DepartedRooms(house.places, self._memory, account.user, self._report)
+                    ear = _SyncLoop(homeserver, sealing, outbox, hearing, rooms, left, self._memory, terms)
                     await self._listen(ear)
 
-    async def _listen(self, ear: "_Ear") -> None:
+    async def _listen(self, ear: "_SyncLoop") -> None:
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -149,24 +155,24 @@ class Matrix:
                 self._trouble = words
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
-            except Refused as fault:
+            except HomeserverRefused as fault:
                 raise Broken(str(fault)) from fault
             else:
                 self._trouble, pause = "", _FIRST_PAUSE
 
 
 @dataclass(slots=True)
-class _Ear:
+class _SyncLoop:
     """One look at a time at what is new; what a look brought is done before it counts as heard."""
 
     homeserver: Homeserver
-    sealing: Sealing
-    speaking: Speaking
-    hearing: Hearing
+    sealing: DeviceKeys
+    outbox: MatrixOutbox
+    hearing: RoomInbox
     rooms: Rooms
-    left: Left
+    left: DepartedRooms
     memory: Memory
-    terms: Terms
+    terms: MatrixSettings
     is_first: bool = True
     _heard: list[str] = field(default_factory=list[str])
 
@@ -186,7 +192,7 @@ class _Ear:
         found = table(told.get("rooms"))
         for room, info in table(found.get("join")).items():
             if self.terms.is_heard(room):
-                await self._hear_in(room, table(info), since)
+                await self._read_room(room, table(info), since)
         for room, info in table(found.get("leave")).items():
             was_in = self.rooms.leave(room)
             if self.terms.is_heard(room):
@@ -197,34 +203,34 @@ class _Ear:
         await self.hearing.sum_up(token)
         await self._accept(found)
         await self.memory.settle()
-        await self.memory.set({"token": token, **forgotten(self._heard, self.memory)})
+        await self.memory.set({"token": token, **stale_names(self._heard, self.memory)})
         self._heard.clear()
         self.is_first = False
 
-    async def _hear_in(self, room: str, info: Raw, since: str | None) -> None:
+    async def _read_room(self, room: str, info: Raw, since: str | None) -> None:
         await self.left.come_back(room)
         asking = self.rooms.enter(room)
         if (called := room_name(info)) is not None:
             self.hearing.called[room] = called
         try:
-            missed = await said_since(self.homeserver, room, info, since, self.homeserver.account.user)
-        except Refused:
+            missed = await events_since(self.homeserver, room, info, since, self.homeserver.account.user)
+        except HomeserverRefused:
             # We were sent out of the room meanwhile.
             return
         if missed.cut:
             text = f"more was written here than can be read at once; of what came before the last {MOST} messages nothing was taken"
-            words = Words(text, notice=True)
-            await insist(lambda: self.speaking.say(room, f"{room} cut {since}", words), tries=3)
+            words = RoomMessage(text, notice=True)
+            await retry(lambda: self.outbox.say(room, f"{room} cut {since}", words), tries=3)
         for raw in missed.events:
             await self._take(raw, room, asking)
 
-    async def _take(self, raw: Raw, room: str, asking: Asking) -> None:
+    async def _take(self, raw: Raw, room: str, asking: RoomAsks) -> None:
         event = read_event(raw, room)
         if event is None or event.head.sender == self.homeserver.account.user:
             return
         self._heard.append(event.head.event)
         try:
-            if isinstance(event, Sealed):
+            if isinstance(event, EncryptedEvent):
                 await self._open(event, asking, is_new=True)
             else:
                 await self.hearing.take(event, encrypted=self.sealing.is_encrypted(room), asking=asking)
@@ -233,12 +239,12 @@ class _Ear:
         except Exception as fault:  # noqa: BLE001 - one event that we are not up to must not keep all others from being heard
             await self.hearing.refuse(event.head, f"this was not taken: a fault of ours, {type(fault).__name__}")
 
-    async def _open(self, sealed: Sealed, asking: Asking, *, is_new: bool) -> None:
+    async def _open(self, sealed: EncryptedEvent, asking: RoomAsks, *, is_new: bool) -> None:
         opened = await self.sealing.open(sealed)
         if opened is None:
             if is_new and self.terms.people.may_talk(sealed.head.sender):
                 await self.memory.keep_sealed(sealed)
-                await self._say_unreadable(sealed)
+                await self._report_unreadable(sealed)
             return
         if not is_new:
             await self.memory.drop_sealed(sealed)
@@ -256,7 +262,7 @@ class _Ear:
         if event is not None:
             await self.hearing.take(event, encrypted=True, asking=asking)
 
-    async def _say_unreadable(self, sealed: Sealed) -> None:
+    async def _report_unreadable(self, sealed: EncryptedEvent) -> None:
         """Say that something cannot be read, once for everything that was encrypted with the same key."""
         key = text_of(table(sealed.raw.get("content")).get("session_id")) or sealed.head.event
         name = f"unreadable {sealed.head.room} {key}"
@@ -265,7 +271,7 @@ class _Ear:
             await self.hearing.refuse(sealed.head, text)
             await self.memory.set({name: sealed.head.event})
 
-    async def _remark(self, sealed: Sealed, text: str) -> None:
+    async def _remark(self, sealed: EncryptedEvent, text: str) -> None:
         if self.terms.people.may_talk(sealed.head.sender):
             await self.hearing.refuse(sealed.head, text)
 
@@ -280,7 +286,7 @@ class _Ear:
             if self.terms.is_heard(room) and self.terms.may_enter(room, inviter):
                 try:
                     await self.homeserver.join(room)
-                except Refused:
+                except HomeserverRefused:
                     continue
 
 
@@ -291,7 +297,7 @@ def _first_of(fault: Exception) -> Exception:
     return fault
 
 
-def spelled(fingerprint: str) -> str:
+def grouped_fingerprint(fingerprint: str) -> str:
     """Return a fingerprint in groups that people can compare."""
     groups: Sequence[str] = [fingerprint[start : start + 4] for start in range(0, len(fingerprint), 4)]
     return " ".join(groups)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
-from curtainwall.channels.matrix.events import Raw, Sealed, rows, table, text_of
+from curtainwall.channels.matrix.events import EncryptedEvent, Raw, rows, table, text_of
 from curtainwall.channels.matrix.library import AsyncClient, MegolmEvent, SyncResponse, ToDeviceEvent
 from curtainwall.channels.matrix.library import Event as NioEvent
 
@@ -27,7 +27,7 @@ class Device(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class DecryptedEvent:
     """What was inside; `fault` says why it cannot be taken for its sender's word, `twin` is the same for the same bytes sent again."""
 
     raw: Raw
@@ -35,7 +35,7 @@ class Opened:
     twin: str
 
 
-class Sealing:
+class DeviceKeys:
     """The keys of our device. `pinned` names, for some users, the only fingerprints that are theirs."""
 
     def __init__(self, client: AsyncClient, pinned: Mapping[str, frozenset[str]]) -> None:
@@ -100,7 +100,7 @@ class Sealing:
         known = self._client.rooms.get(room)
         return room in self._client.encrypted_rooms or (known is not None and known.encrypted)
 
-    async def open(self, sealed: Sealed) -> Opened | None:
+    async def open(self, sealed: EncryptedEvent) -> DecryptedEvent | None:
         """Return what is inside, or None while its key is missing."""
         event = self._as_library_event(sealed)
         if event is None:
@@ -111,9 +111,9 @@ class Sealing:
             return None
         inside = table(getattr(found, "source", None))
         fault = await self._doubt(sealed, event)
-        return Opened(inside, fault, _twin(event))
+        return DecryptedEvent(inside, fault, _twin(event))
 
-    def _as_library_event(self, sealed: Sealed) -> MegolmEvent | None:
+    def _as_library_event(self, sealed: EncryptedEvent) -> MegolmEvent | None:
         raw = dict(sealed.raw)
         content = dict(table(raw.get("content")))
         session = text_of(content.get("session_id"))
@@ -136,7 +136,7 @@ class Sealing:
         stored = cast("Mapping[str, Mapping[str, object]]", self._olm.inbound_group_store[room])
         return next((owner for owner, sessions in stored.items() if session in sessions), None)
 
-    async def _doubt(self, sealed: Sealed, event: MegolmEvent) -> str:
+    async def _doubt(self, sealed: EncryptedEvent, event: MegolmEvent) -> str:
         """Return why a message cannot be taken for its sender's, or nothing.
 
         INVARIANT: the homeserver says who sent an event, and a key came from some device; only a device that is the sender's makes the two

@@ -1,6 +1,6 @@
 """What a homeserver sends, read with suspicion: each event is something we know, or nothing at all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
@@ -13,7 +13,7 @@ Raw = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class EventHead:
     """What every event has: its id, who sent it by the homeserver's word, in which room, and in which of its threads, if any."""
 
     event: str
@@ -23,57 +23,57 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TextMessage:
     """Somebody wrote a text; `sealed` says that it came encrypted, from a device of theirs, and `about` what it replies to."""
 
-    head: Head
+    head: EventHead
     text: str
     sealed: bool = False
     about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Reacted:
+class Reaction:
     """Somebody put a sign under a message. The homeserver can make these up."""
 
-    head: Head
+    head: EventHead
     about: str
     sign: str
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class EncryptedEvent:
     """Something encrypted that has still to be opened."""
 
-    head: Head
+    head: EventHead
     raw: Raw
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Attachment:
     """Somebody sent something that we cannot take: a picture, a file, a voice."""
 
-    head: Head
+    head: EventHead
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class Edit:
     """Somebody changed what they had written. What it was first is what counts."""
 
-    head: Head
+    head: EventHead
     about: str
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack:
+class Redaction:
     """Somebody removed a message: its author, or whoever may do that in the room. The homeserver can make these up."""
 
-    head: Head
+    head: EventHead
     about: str
 
 
-Event = Said | Reacted | Sealed | Shown | Edited | TakenBack
+Event = TextMessage | Reaction | EncryptedEvent | Attachment | Edit | Redaction
 
 
 def table(value: object) -> Raw:
@@ -105,13 +105,13 @@ def _is_whole(text: str) -> bool:
     return True
 
 
-def head_of(raw: Raw, room: str) -> Head | None:
+def head_of(raw: Raw, room: str) -> EventHead | None:
     """Return what every event has, or None where this one has not."""
     event, sender = text_of(raw.get("event_id")), text_of(raw.get("sender"))
     if event is None or sender is None or not event.startswith("$") or not sender.startswith("@") or ":" not in sender:
         return None
     # What we say of a sender is said in our own name: an id in several lines could pass for a card of ours.
-    return Head(event, sender, room) if is_one_word(event) and is_one_word(sender) else None
+    return EventHead(event, sender, room) if is_one_word(event) and is_one_word(sender) else None
 
 
 def read_event(raw: Raw, room: str, *, sealed: bool = False) -> Event | None:
@@ -128,9 +128,9 @@ def read_event(raw: Raw, room: str, *, sealed: bool = False) -> Event | None:
         case "m.room.redaction":
             # Where it says what it removes depends on the version of the room.
             about = text_of(raw.get("redacts")) or text_of(content.get("redacts"))
-            return None if about is None else TakenBack(head, about)
+            return None if about is None else Redaction(head, about)
         case "m.room.encrypted" if not sealed and content.get("algorithm") == "m.megolm.v1.aes-sha2":
-            return Sealed(head, raw)
+            return EncryptedEvent(head, raw)
         case _:
             return None
 
@@ -142,23 +142,23 @@ def room_name(info: Raw) -> str | None:
     return (text_of(table(named[-1].get("content")).get("name")) or "") if named else None
 
 
-def _message(head: Head, content: Raw, *, sealed: bool) -> Said | Shown | Edited | None:
+def _message(head: EventHead, content: Raw, *, sealed: bool) -> TextMessage | Attachment | Edit | None:
     relation, kind = table(content.get("m.relates_to")), content.get("msgtype")
     # What somebody sent is what counts; a change of it afterwards is for readers.
     if relation.get("rel_type") == "m.replace" or "m.new_content" in content:
         changed = text_of(relation.get("event_id"))
-        return None if changed is None or kind == "m.notice" else Edited(head, changed)
+        return None if changed is None or kind == "m.notice" else Edit(head, changed)
     thread = (text_of(relation.get("event_id")) if relation.get("rel_type") == "m.thread" else None) or ""
     about = text_of(table(relation.get("m.in_reply_to")).get("event_id")) or thread
     head = replace(head, thread=thread)
     if kind in ("m.text", "m.emote"):
         text = text_of(content.get("body"), LONGEST_TEXT)
         if text is None:
-            return Shown(head, "message that is too long") if isinstance(content.get("body"), str) and content.get("body") else None
-        return Said(head, _without_quote(text, relation), sealed, about)
+            return Attachment(head, "message that is too long") if isinstance(content.get("body"), str) and content.get("body") else None
+        return TextMessage(head, _without_quote(text, relation), sealed, about)
     # Notices are how programs talk; answering them is how two programs never stop.
     kinds = {"m.image": "picture", "m.file": "file", "m.audio": "recording", "m.video": "video", "m.location": "place"}
-    return Shown(head, kinds[kind]) if isinstance(kind, str) and kind in kinds else None
+    return Attachment(head, kinds[kind]) if isinstance(kind, str) and kind in kinds else None
 
 
 def _without_quote(text: str, relation: Raw) -> str:
@@ -171,9 +171,20 @@ def _without_quote(text: str, relation: Raw) -> str:
     return "\n".join(lines).lstrip("\n") or text
 
 
-def _reaction(head: Head, content: Raw) -> Reacted | None:
+def _reaction(head: EventHead, content: Raw) -> Reaction | None:
     relation = table(content.get("m.relates_to"))
     about, sign = text_of(relation.get("event_id")), text_of(relation.get("key"), _LONGEST_KEY)
     if relation.get("rel_type") != "m.annotation" or about is None or sign is None:
         return None
-    return Reacted(head, about, sign)
+    return Reaction(head, about, sign)
+
+
+def invitations(found: Raw, own: str) -> Iterator[tuple[str, str]]:
+    """Yield each room that we are invited to, and by whom."""
+    for room, info in table(found.get("invite")).items():
+        for raw in rows(table(table(info).get("invite_state")).get("events")):
+            inviter = text_of(raw.get("sender"))
+            is_ours = raw.get("type") == "m.room.member" and raw.get("state_key") == own
+            if is_ours and table(raw.get("content")).get("membership") == "invite" and inviter is not None:
+                yield room, inviter
+                break

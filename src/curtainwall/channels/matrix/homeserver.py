@@ -1,18 +1,93 @@
-"""The way to a homeserver: requests with patience, and the device's own account there. Knows no session and no policy."""
+"""The homeserver: who we are there, requests with retries, and the events since we last looked. Knows no session and no policy."""
 
 import asyncio
+import fcntl
 import json
 import logging
 import os
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from curtainwall.channels.matrix.account import Account, NotLetIn
-from curtainwall.channels.matrix.events import Raw, table, text_of
+from curtainwall.channels.matrix.events import Raw, rows, table, text_of
 from curtainwall.channels.matrix.library import AsyncClient, AsyncClientConfig, ClientError, LoginResponse
 from curtainwall.model import Broken, CommandRefused, TryLater
+
+_LONGEST_TOKEN = 4_096
+
+
+class LoginRefused(Broken):
+    """What signs us in is wrong or missing. Asking again changes nothing, and might lock the account; somebody has to correct it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """How to reach a homeserver and what to say there; either a password or a token is known."""
+
+    homeserver: str
+    user: str
+    device: str
+    directory: Path
+    seal: str = field(repr=False)
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def store(self) -> str:
+        """The name of the file that holds the keys of our device."""
+        return f"{_file_name(self.user)}_{_file_name(self.device)}.db"
+
+    def kept_token(self) -> str | None:
+        """Return the token that this device was given before; None where there is none, or it was for another."""
+        try:
+            told = table(json.loads(self._kept.read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError):
+            return None
+        if (told.get("homeserver"), told.get("user"), told.get("device")) != (self.homeserver, self.user, self.device):
+            return None
+        return text_of(told.get("token"), _LONGEST_TOKEN)
+
+    def keep_token(self, token: str) -> None:
+        """Keep a token for the next start, readable by its owner alone."""
+        told = {"homeserver": self.homeserver, "user": self.user, "device": self.device, "token": token}
+        draft = self._kept.with_suffix(".new")
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            json.dump(told, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(self._kept)
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """Be the only one who speaks as this user from this home; raise `TryLater` where somebody does already."""
+        path = self.directory / f"{_file_name(self.user)}.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise TryLater(f"another process speaks as `{self.user}` already; stop it, or wait until it ends") from None
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    @property
+    def _kept(self) -> Path:
+        return self.directory / f"{_file_name(self.user)}.json"
+
+
+def _file_name(name: str) -> str:
+    """Return a name that can be one of a file."""
+    if not name or len(name) > 200:
+        raise Broken("a Matrix user and a device have names of at most 200 characters")
+    return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)
+
 
 _LARGEST: Final = 64 * 1024 * 1024
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
@@ -24,7 +99,7 @@ _NAME: Final = "Curtainwall"
 _PATH: Final = "/_matrix/client/v3"
 
 
-class Refused(CommandRefused):
+class HomeserverRefused(CommandRefused):
     """The homeserver understood and does not want to; asking again changes nothing. `code` is its own word for why."""
 
     def __init__(self, words: str, code: str = "") -> None:
@@ -56,7 +131,7 @@ class Homeserver:
                     return told
                 if status != 429 and status < 500:
                     code = str(told.get("errcode", status))[:_LONGEST_CODE]
-                    raise Refused(f"the homeserver refused: {code}: {str(told.get('error', ''))[:200]}", code)
+                    raise HomeserverRefused(f"the homeserver refused: {code}: {str(told.get('error', ''))[:200]}", code)
                 if attempt + 1 == tries:
                     raise TryLater(f"the homeserver is in trouble: it answers {status}")
                 pause = max(pause, _wanted_pause(told))
@@ -73,7 +148,7 @@ class Homeserver:
             while len(content) <= _LARGEST and (more := await response.content.read(_LARGEST)):
                 content += more
         if len(content) > _LARGEST:
-            raise Refused("the homeserver sends more than can be read at once")
+            raise HomeserverRefused("the homeserver sends more than can be read at once")
         try:
             return response.status, table(json.loads(content))
         except (ValueError, RecursionError):
@@ -92,7 +167,7 @@ class Homeserver:
         user, device = self.account.user, self.account.device
         try:
             told = await self.ask("POST", "/keys/query", {"device_keys": {user: [device]}})
-        except Refused:
+        except HomeserverRefused:
             return None
         known = table(table(table(told.get("device_keys")).get(user)).get(device))
         return text_of(table(known.get("keys")).get(f"ed25519:{device}"))
@@ -122,7 +197,7 @@ def unreachable(account: Account, fault: Exception) -> TryLater:
 
 
 @asynccontextmanager
-async def connected(account: Account) -> AsyncGenerator[Homeserver]:
+async def open_homeserver(account: Account) -> AsyncGenerator[Homeserver]:
     """Be logged in as the account's device, with its keys at hand, until the context is left."""
     config = AsyncClientConfig(store_name=account.store, pickle_key=account.seal, max_timeouts=2, request_timeout=30)
     client = AsyncClient(account.homeserver, account.user, account.device, str(account.directory), config)
@@ -139,14 +214,14 @@ async def _log_in(account: Account, client: AsyncClient) -> None:
     token = account.token or account.kept_token()
     try:
         if token is not None:
-            await _see_that_it_is_ours(account, client, token)
+            await _verify_token(account, client, token)
             client.restore_login(account.user, account.device, token)
             return
-    except Refused as refusal:
+    except HomeserverRefused as refusal:
         client.access_token = ""
         if account.password is None:
             words = f"the homeserver does not take the token of `{account.user}`; set another, or a password"
-            raise (NotLetIn(words) if refusal.code in _SURELY_WRONG else TryLater(f"{words} ({refusal.code})")) from None
+            raise (LoginRefused(words) if refusal.code in _SURELY_WRONG else TryLater(f"{words} ({refusal.code})")) from None
     assert account.password is not None
     try:
         response = await client.login(account.password, device_name=_NAME)
@@ -159,8 +234,8 @@ async def _log_in(account: Account, client: AsyncClient) -> None:
     account.keep_token(response.access_token)
 
 
-async def _see_that_it_is_ours(account: Account, client: AsyncClient, token: str) -> None:
-    """Raise `Refused` where a token is none any more, and `Broken` where it is not one of our device."""
+async def _verify_token(account: Account, client: AsyncClient, token: str) -> None:
+    """Raise `HomeserverRefused` where a token is none any more, and `Broken` where it is not one of our device."""
     client.access_token = token
     told = await Homeserver(account, client).ask("GET", "/account/whoami", tries=3)
     user, device = text_of(told.get("user_id")), text_of(told.get("device_id"))
@@ -170,7 +245,7 @@ async def _see_that_it_is_ours(account: Account, client: AsyncClient, token: str
 
 def _login_fault(account: Account, code: str, words: str) -> Exception:
     if code in _SURELY_WRONG:
-        return NotLetIn(f"the homeserver does not let `{account.user}` in: {words[:200]}")
+        return LoginRefused(f"the homeserver does not let `{account.user}` in: {words[:200]}")
     return TryLater(f"the homeserver did not answer to the login: {words[:200] or code}")
 
 
@@ -183,3 +258,70 @@ def quiet_library() -> None:
     """Keep the library's own remarks, some of which quote messages, out of our logs."""
     for name in ("nio", "peewee"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+MOST: Final = 5_000
+"""How many events are fetched of what was missed; of more, the newest count."""
+
+EVENT_TYPES: Final = (
+    "m.room.message",
+    "m.room.encrypted",
+    "m.reaction",
+    "m.room.redaction",
+    "m.room.member",
+    "m.room.encryption",
+    "m.room.name",
+)
+_PAGE_SIZE: Final = 100
+_LONGEST_CURSOR: Final = 4_096
+
+TIMELINE: Final[dict[str, object]] = {"limit": _PAGE_SIZE, "types": list(EVENT_TYPES), "lazy_load_members": True}
+
+
+@dataclass(frozen=True, slots=True)
+class MissedEvents:
+    """What was said, and whether there was more than could be fetched."""
+
+    events: Sequence[Raw]
+    cut: bool = False
+
+
+async def events_since(homeserver: Homeserver, room: str, info: Raw, since: str | None, own: str) -> MissedEvents:
+    """Return the events of a room that came since a token; in a room that we have just joined, those since then."""
+    timeline = table(info.get("timeline"))
+    events = list(rows(timeline.get("events")))
+    start = text_of(timeline.get("prev_batch"), _LONGEST_CURSOR)
+    cut = False
+    if since is not None and timeline.get("limited") is True and start is not None:
+        older, cut = await _older_events(homeserver, room, start, since, own)
+        events = [*older, *events]
+    return MissedEvents(_since_joining(events, own, is_first=since is None), cut)
+
+
+async def _older_events(homeserver: Homeserver, room: str, start: str, since: str, own: str) -> tuple[list[Raw], bool]:
+    found: list[Raw] = []
+    while len(found) < MOST:
+        told = await homeserver.before(room, start, since, TIMELINE)
+        page = rows(told.get("chunk"))
+        found += page
+        end = text_of(told.get("end"), _LONGEST_CURSOR)
+        if end is None or end == start or not page or any(_is_our_joining(raw, own) for raw in page):
+            return list(reversed(found)), False
+        start = end
+    return list(reversed(found)), True
+
+
+def _since_joining(events: Sequence[Raw], own: str, *, is_first: bool) -> Sequence[Raw]:
+    """Return what came after we joined; at the very first look, what was there before is history."""
+    places = [place for place, raw in enumerate(events) if _is_our_joining(raw, own)]
+    if places:
+        return events[places[-1] + 1 :]
+    return () if is_first else events
+
+
+def _is_our_joining(raw: Raw, own: str) -> bool:
+    """Tell whether this is where we came into the room; a change of our name looks alike and is none."""
+    if raw.get("type") != "m.room.member" or raw.get("state_key") != own:
+        return False
+    before = table(table(raw.get("unsigned")).get("prev_content")).get("membership")
+    return table(raw.get("content")).get("membership") == "join" and before != "join"

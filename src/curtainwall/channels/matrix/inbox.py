@@ -10,17 +10,16 @@ from typing import Final, Protocol
 from curtainwall.channels.asks.answers import up_to
 from curtainwall.channels.asks.board import AskDesk, Board
 from curtainwall.channels.asks.cards import whole_card
-from curtainwall.channels.line import Line
-from curtainwall.channels.matrix.asks import NO, YES, Asking, Posted, ask_list
-from curtainwall.channels.matrix.events import Edited, Event, Head, Reacted, Said, Sealed, Shown, TakenBack
-from curtainwall.channels.matrix.markdown import with_code
+from curtainwall.channels.matrix.asks import NO, YES, PostedAsk, RoomAsks, ask_list
+from curtainwall.channels.matrix.events import Attachment, Edit, EncryptedEvent, Event, EventHead, Reaction, Redaction, TextMessage
 from curtainwall.channels.matrix.memory import CHANNEL, Memory
-from curtainwall.channels.matrix.outbox import Speaking, Words, pieces
-from curtainwall.channels.matrix.redactions import TakingBack
-from curtainwall.channels.matrix.replies import insist
-from curtainwall.channels.slash import WORDS, Approve, Control, Deny, LogPlaces, Outcome, Request, nearest, parse
-from curtainwall.channels.slash.requests import Fork, Misspoken, New, Pending, Reset
-from curtainwall.channels.text.plain import plain_line
+from curtainwall.channels.matrix.outbox import MatrixOutbox, RoomMessage, pieces, with_code
+from curtainwall.channels.matrix.redactions import Redactions
+from curtainwall.channels.matrix.replies import retry
+from curtainwall.channels.plain import plain_line
+from curtainwall.channels.ports import ChannelPorts
+from curtainwall.channels.slash import WORDS, Approve, Control, Deny, LogPlaces, Request, SlashResult, nearest, parse
+from curtainwall.channels.slash.requests import Fork, New, Reset, ShowPending, SlashUsageError
 from curtainwall.model import (
     AnswerApproval,
     ApprovalId,
@@ -44,7 +43,7 @@ _TRIES: Final = 3
 _ALIKE: Final = 0.75
 
 
-class Doors(Protocol):
+class RoomRouter(Protocol):
     """The house, as far as rooms lead into it."""
 
     def session_at(self, room: str) -> SessionId | None:
@@ -86,25 +85,27 @@ class People:
         return user in self.operators
 
 
-class Hearing:
+class RoomInbox:
     """What is heard in every room, one event after the other, each once.
 
     INVARIANT: whatever is done for an event carries its id, so that doing it again after a crash is the same deed.
     """
 
-    def __init__(self, doors: Doors, line: Line, people: People, speaking: Speaking, memory: Memory, log_places: LogPlaces) -> None:
+    def __init__(
+        self, doors: RoomRouter, line: ChannelPorts, people: People, outbox: MatrixOutbox, memory: Memory, log_places: LogPlaces
+    ) -> None:
         self._doors = doors
         self._line = line
         self._people = people
-        self._speaking = speaking
+        self._outbox = outbox
         self._memory = memory
         self._log_places = log_places
-        self._taking_back = TakingBack(doors, line, memory, people.operators)
+        self._taking_back = Redactions(doors, line, memory, people.operators)
         self._refused: Counter[str] = Counter()
         self.called: dict[str, str] = {}
         """What people call each room, where it has a name."""
 
-    async def take(self, event: Event, *, encrypted: bool, asking: Asking | None) -> None:
+    async def take(self, event: Event, *, encrypted: bool, asking: RoomAsks | None) -> None:
         """Do what somebody wants with an event; raise `TryLater` where it has to be heard again."""
         try:
             await self._take(event, encrypted=encrypted, asking=asking)
@@ -113,32 +114,32 @@ class Hearing:
         except CurtainwallError as refusal:
             await self._reply(event.head, plain_line(str(refusal)))
 
-    async def _take(self, event: Event, *, encrypted: bool, asking: Asking | None) -> None:
+    async def _take(self, event: Event, *, encrypted: bool, asking: RoomAsks | None) -> None:
         if event.head.sender == self._people.own:
             return
         if not self._people.may_talk(event.head.sender):
-            if isinstance(event, Said | Shown):
+            if isinstance(event, TextMessage | Attachment):
                 await self._turn_away(event)
             return
         match event:
-            case Said() if encrypted and not event.sealed:
+            case TextMessage() if encrypted and not event.sealed:
                 words = "this came unencrypted into an encrypted room, where anybody on the way could have written it; it was not taken"
                 await self.refuse(event.head, words)
-            case Said():
+            case TextMessage():
                 await self._said(event, asking)
-            case Edited():
+            case Edit():
                 await self._edited(event)
-            case TakenBack():
+            case Redaction():
                 if words := await self._taking_back.take(event):
                     await self._reply(event.head, words, event.about)
-            case Reacted():
+            case Reaction():
                 await self._reacted(event, asking)
-            case Shown():
+            case Attachment():
                 await self.refuse(event.head, f"a {event.kind} cannot be taken here; write what it is about")
-            case Sealed():
+            case EncryptedEvent():
                 pass
 
-    async def _turn_away(self, event: Said | Shown) -> None:
+    async def _turn_away(self, event: TextMessage | Attachment) -> None:
         """Say once to a stranger that nothing of theirs is taken, and once more for each ask that they try to answer."""
         head, ask = event.head, self._answered_by(event)
         words = f"{head.sender} is not on the list of people who may talk here; nothing of theirs is taken"
@@ -149,17 +150,17 @@ class Hearing:
             await self.refuse(head, words)
             await self._memory.set({name: head.event})
 
-    def _answered_by(self, event: Said | Shown) -> ApprovalId | None:
+    def _answered_by(self, event: TextMessage | Attachment) -> ApprovalId | None:
         """Return the open ask of this room that somebody means to answer."""
         try:
-            request = parse(event.text) if isinstance(event, Said) else None
+            request = parse(event.text) if isinstance(event, TextMessage) else None
             if not isinstance(request, Approve | Deny) or request.approval is None:
                 return None
             return self._doors.board(event.head.room).find(request.approval).approval
-        except (CommandRefused, Misspoken):
+        except (CommandRefused, SlashUsageError):
             return None
 
-    async def _edited(self, edited: Edited) -> None:
+    async def _edited(self, edited: Edit) -> None:
         """Say once of a message that its change is not taken: whoever corrects a word would wait for what never comes."""
         name = f"edited {edited.head.room} {edited.about}"
         if self._memory.get(name) is None:
@@ -167,7 +168,7 @@ class Hearing:
             await self.refuse(edited.head, words, about=edited.about)
             await self._memory.set({name: edited.head.event})
 
-    async def _said(self, said: Said, asking: Asking | None) -> None:
+    async def _said(self, said: TextMessage, asking: RoomAsks | None) -> None:
         head, text = said.head, said.text
         if not _is_control(text):
             await self._talk(said, text.strip()[1:] if text.strip().startswith("//") else text)
@@ -180,14 +181,14 @@ class Hearing:
         else:
             await self._control(head, text)
 
-    async def _talk(self, said: Said, text: str) -> None:
+    async def _talk(self, said: TextMessage, text: str) -> None:
         head, by = said.head, _who(said.head)
         session = await self._enter(head.room, by)
         # Talk is taken by the homeserver's word, but nothing is approved because of it.
         proven = said.sealed or self._people.trusts_homeserver
         await self._doors.desk(_key(head)).send(session, SendMessage(by=by, message=_message_id(head), text=text, proven=proven))
 
-    async def _say_how_to_answer(self, said: Said, asking: Asking | None) -> None:
+    async def _say_how_to_answer(self, said: TextMessage, asking: RoomAsks | None) -> None:
         """Tell an operator who writes plain words under the card of an open ask that they are no answer to it."""
         is_meant = asking is not None and said.about and self._people.may_control(said.head.sender)
         posted = await asking.posted(said.about) if asking is not None and is_meant else None
@@ -201,7 +202,7 @@ class Hearing:
     async def _enter(self, room: str, by: Who) -> SessionId:
         return await self._doors.enter(room, by, plain_line(self.called.get(room, "") or by.name, _LONGEST_NAME))
 
-    async def _control(self, head: Head, text: str) -> None:
+    async def _control(self, head: EventHead, text: str) -> None:
         request = parse(text)
         match request:
             case Approve(approval=approval) if approval is not None:
@@ -210,16 +211,16 @@ class Hearing:
                 await self._answer(head, approval, granted=False, reason=request.reason)
             case Approve() | Deny():
                 await self._reply(head, "say which ask: `/approve ID` or `/deny ID`; `/pending` lists them")
-            case Pending(approval=None):
+            case ShowPending(approval=None):
                 board = self._doors.board(head.room)
                 cards = board.cards() if request.after is None else board.cards_after(request.after)
                 await self._reply(head, ask_list(cards, head.room, _LONGEST_LIST))
-            case Pending(approval=approval):
+            case ShowPending(approval=approval):
                 await self._whole_ask(head, approval or "")
             case _:
                 await self._do(head, request)
 
-    async def _do(self, head: Head, request: Request) -> None:
+    async def _do(self, head: EventHead, request: Request) -> None:
         by, begun = _who(head), f"doing {head.event}"
         if isinstance(request, New | Reset | Fork):
             if self._memory.get(begun) is not None:
@@ -235,23 +236,23 @@ class Hearing:
             await self._memory.set({f"cursor {head.room}": json.dumps({"session": outcome.go_to, "seq": seq})})
             await self._taking_back.leads_elsewhere(head.room)
             await self._doors.lead(head.room, outcome.go_to, by)
-        await self._reply(head, _told(outcome))
+        await self._reply(head, _result_text(outcome))
         await self._memory.set({begun: None})
 
-    async def _whole_ask(self, head: Head, approval: str) -> None:
+    async def _whole_ask(self, head: EventHead, approval: str) -> None:
         card = self._doors.board(head.room).find(approval)
         lines = [line.text for line in whole_card(card.ask)]
         await self._reply(head, "\n".join([*lines, plain_line(card.may_answer, _LONGEST_WHO)] if card.may_answer else lines))
 
     async def _answer(
         self,
-        head: Head,
+        head: EventHead,
         approval: ApprovalId,
         *,
         granted: bool,
         scope: GrantScope = GrantScope.ONCE,
         reason: str = "",
-        posted: Posted | None = None,
+        posted: PostedAsk | None = None,
     ) -> None:
         """Answer an ask that is shown in this room, of whichever session it is, and the identical ones that were shown with it."""
         begun = f"doing {head.event}"
@@ -271,7 +272,7 @@ class Hearing:
         await self._reply(head, plain_line(answered.text, _LONGEST_LIST))
         await self._memory.set({begun: None})
 
-    async def _reacted(self, reacted: Reacted, asking: Asking | None) -> None:
+    async def _reacted(self, reacted: Reaction, asking: RoomAsks | None) -> None:
         """Take a sign as an answer, where the homeserver is trusted not to make them up."""
         sign = reacted.sign.replace("\ufe0f", "")
         # A sign may come with a colour of skin.
@@ -288,7 +289,7 @@ class Hearing:
         else:
             await self._answer(reacted.head, posted.approval, granted=sign in YES, posted=posted)
 
-    async def refuse(self, head: Head, text: str, about: str = "") -> None:
+    async def refuse(self, head: EventHead, text: str, about: str = "") -> None:
         """Say why something was not taken; of a flood, only so often."""
         self._refused[head.room] += 1
         if self._refused[head.room] <= _MOST_REFUSED:
@@ -299,21 +300,21 @@ class Hearing:
         refused, self._refused = self._refused, Counter()
         for room, count in refused.items():
             if count > _MOST_REFUSED:
-                words = Words(f"{count - _MOST_REFUSED} more were not taken", notice=True)
-                await insist(lambda room=room, words=words: self._speaking.say(room, f"{room} flood {look}", words), _TRIES)
+                words = RoomMessage(f"{count - _MOST_REFUSED} more were not taken", notice=True)
+                await retry(lambda room=room, words=words: self._outbox.say(room, f"{room} flood {look}", words), _TRIES)
 
-    async def _reply(self, head: Head, text: str, about: str = "") -> None:
+    async def _reply(self, head: EventHead, text: str, about: str = "") -> None:
         cut = len(text) - _LONGEST_LIST
         parts = pieces(text if cut <= 0 else f"{text[:_LONGEST_LIST]}\n…[{cut} characters are not shown here]…")
         name = f"{head.room} reply {head.event}"
-        begin = Words(parts[0], html=with_code(parts[0]), notice=True, thread=head.thread, reply_to=about or head.event)
-        first = await insist(lambda: self._speaking.say(head.room, name, begin), _TRIES)
+        begin = RoomMessage(parts[0], html=with_code(parts[0]), notice=True, thread=head.thread, reply_to=about or head.event)
+        first = await retry(lambda: self._outbox.say(head.room, name, begin), _TRIES)
         for number, part in enumerate(parts[1:] if first else ()):
-            words = Words(part, notice=True, thread=head.thread or first or "")
-            await insist(lambda number=number, words=words: self._speaking.say(head.room, f"{name} {number}", words), _TRIES)
+            words = RoomMessage(part, notice=True, thread=head.thread or first or "")
+            await retry(lambda number=number, words=words: self._outbox.say(head.room, f"{name} {number}", words), _TRIES)
 
 
-def forgotten(heads: Sequence[str], memory: Memory) -> Mapping[str, None]:
+def stale_names(heads: Sequence[str], memory: Memory) -> Mapping[str, None]:
     """Return the names that are no longer needed once these events are behind us."""
     events = frozenset(heads)
     kept = memory.named("sent ")
@@ -331,19 +332,19 @@ def _is_control(text: str) -> bool:
     return not rest and word.replace("-", "").isalpha()
 
 
-def _told(outcome: Outcome) -> str:
+def _result_text(outcome: SlashResult) -> str:
     if outcome.quits or outcome.clears:
         return "there is nothing to leave or to clear here; the session goes on whenever somebody writes"
     return "\n".join(outcome.lines) or "done"
 
 
-def _who(head: Head) -> Who:
+def _who(head: EventHead) -> Who:
     return Who(name=head.sender, channel=CHANNEL)
 
 
-def _key(head: Head) -> str:
+def _key(head: EventHead) -> str:
     return f"{CHANNEL} {head.room} {head.event}"
 
 
-def _message_id(head: Head) -> MessageId:
+def _message_id(head: EventHead) -> MessageId:
     return MessageId(head.event)

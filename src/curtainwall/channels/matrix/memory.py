@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from curtainwall.channels.matrix.events import Sealed, head_of, table
+from curtainwall.channels.matrix.events import EncryptedEvent, head_of, table
 from curtainwall.model import Marks, SessionId
 
 CHANNEL: Final = "matrix"
@@ -17,7 +17,7 @@ _BEHIND: Final = " done"
 
 
 @dataclass(frozen=True, slots=True)
-class LeftRoom:
+class DepartedRoom:
     """A room that we are no longer in: how that came, and the sessions whose asks were shown there."""
 
     why: str
@@ -55,35 +55,35 @@ class Memory:
         if why != self.not_let_in:
             await self.set({"not let in": why or None})
 
-    def left(self) -> Mapping[str, LeftRoom]:
+    def left(self) -> Mapping[str, DepartedRoom]:
         """Return the rooms that we are no longer in."""
         told = {name.removeprefix("left "): table(json.loads(value)) for name, value in self.named("left ").items()}
-        return {room: LeftRoom(str(it["why"]), tuple(map(SessionId, cast("list[str]", it["sessions"])))) for room, it in told.items()}
+        return {room: DepartedRoom(str(it["why"]), tuple(map(SessionId, cast("list[str]", it["sessions"])))) for room, it in told.items()}
 
-    async def keep_left(self, room: str, left: LeftRoom | None) -> None:
+    async def keep_left(self, room: str, left: DepartedRoom | None) -> None:
         """Remember that we are no longer in a room, or, with nothing, that we are."""
         told = None if left is None else json.dumps({"why": left.why, "sessions": left.sessions})
         await self.set({f"left {room}": told})
 
     # What could not be opened yet
 
-    async def keep_sealed(self, sealed: Sealed) -> None:
+    async def keep_sealed(self, sealed: EncryptedEvent) -> None:
         """Keep something encrypted until its key comes; of very many, the newest."""
         kept = self.named("sealed ")
         told: dict[str, str | None] = dict.fromkeys(list(kept)[: max(len(kept) + 1 - _MOST_SEALED, 0)])
         told[f"sealed {sealed.head.event}"] = json.dumps({"room": sealed.head.room, "raw": sealed.raw})
         await self.set(told)
 
-    def sealed(self) -> Iterable[Sealed]:
+    def sealed(self) -> Iterable[EncryptedEvent]:
         """Return what still waits for its key."""
         for value in self.named("sealed ").values():
             told = table(json.loads(value))
             raw, room = table(told.get("raw")), str(told.get("room"))
             head = head_of(raw, room)
             if head is not None:
-                yield Sealed(head, raw)
+                yield EncryptedEvent(head, raw)
 
-    async def drop_sealed(self, sealed: Sealed) -> None:
+    async def drop_sealed(self, sealed: EncryptedEvent) -> None:
         """Forget something that was opened."""
         await self.set({f"sealed {sealed.head.event}": None})
 

@@ -1,17 +1,22 @@
-"""Saying things in rooms: each exactly once, cut to what an event can hold, and changed afterwards where more is known."""
+"""Sending to rooms: markdown as harmless HTML, each message exactly once, cut to what an event can hold, and edited where more is known."""
 
 import asyncio
+import html
 import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
-from curtainwall.channels.matrix.encryption import Sealing
-from curtainwall.channels.matrix.homeserver import Homeserver, Refused, unreachable
+from curtainwall.channels.matrix.encryption import DeviceKeys
+from curtainwall.channels.matrix.homeserver import Homeserver, HomeserverRefused, unreachable
 from curtainwall.channels.matrix.library import ClientError, LocalProtocolError, OlmUnverifiedDeviceError, RoomSendResponse, SendRetryError
 from curtainwall.channels.matrix.memory import Memory, transaction
 from curtainwall.model import TryLater
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 PIECE: Final = 4_000
 """How many characters stand in one event at most; what is longer goes on in a thread."""
@@ -24,7 +29,7 @@ Content = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class RoomMessage:
     """Something to say: plain, with a form of its own, or as a remark of ours; `mention` names who should look."""
 
     text: str
@@ -35,19 +40,19 @@ class Words:
     mention: tuple[str, ...] = ()
 
 
-class Speaking:
+class MatrixOutbox:
     """Our voice in every room.
 
     INVARIANT: what is said has a name. The homeserver takes the same name once, and we remember what it was given for it.
     """
 
-    def __init__(self, homeserver: Homeserver, sealing: Sealing, memory: Memory) -> None:
+    def __init__(self, homeserver: Homeserver, sealing: DeviceKeys, memory: Memory) -> None:
         self._homeserver = homeserver
         self._sealing = sealing
         self._memory = memory
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def say(self, room: str, name: str, words: Words) -> str:
+    async def say(self, room: str, name: str, words: RoomMessage) -> str:
         """Say something once, and return the id of its event; saying it again returns the same."""
         known = self._memory.get(f"sent {name}")
         if known is not None:
@@ -56,21 +61,21 @@ class Speaking:
         await self._memory.set({f"sent {name}": event})
         return event
 
-    async def change(self, room: str, name: str, event: str, words: Words) -> None:
+    async def change(self, room: str, name: str, event: str, words: RoomMessage) -> None:
         """Replace what was said by something else; the name is this change's own."""
-        await self._send(room, name, changed(event, content_of(words)))
+        await self._send(room, name, replacement(event, content_of(words)))
 
     async def typing(self, room: str, *, seconds: int) -> None:
         """Show that somebody is at work; where that fails nobody misses anything."""
         try:
             await self._homeserver.typing(room, seconds=seconds)
-        except (TryLater, Refused):
+        except (TryLater, HomeserverRefused):
             return
 
     async def _send(self, room: str, name: str, content: Content) -> str:
         client = self._homeserver.client
         if room not in client.rooms:
-            raise Refused(f"nothing can be said in `{room}`: we are not in there")
+            raise HomeserverRefused(f"nothing can be said in `{room}`: we are not in there")
         async with self._turns[room]:
             try:
                 async with asyncio.timeout(_BOUND):
@@ -85,11 +90,11 @@ class Speaking:
         if isinstance(response, RoomSendResponse):
             return response.event_id
         if response.status_code in ("M_FORBIDDEN", "M_NOT_FOUND", "M_TOO_LARGE", "M_GUEST_ACCESS_FORBIDDEN"):
-            raise Refused(f"nothing can be said in `{room}`: {response.message}")
+            raise HomeserverRefused(f"nothing can be said in `{room}`: {response.message}")
         raise TryLater(f"nothing could be said in `{room}`: {response.message}")
 
 
-def content_of(words: Words) -> Content:
+def content_of(words: RoomMessage) -> Content:
     """Return an event's content; where both forms would be too much for one event, the plain one is enough."""
     content: Content = {"msgtype": "m.notice" if words.notice else "m.text", "body": words.text or "…"}
     content["m.mentions"] = {"user_ids": list(words.mention)} if words.mention else {}
@@ -110,7 +115,7 @@ def content_of(words: Words) -> Content:
     return content
 
 
-def changed(event: str, content: Content) -> Content:
+def replacement(event: str, content: Content) -> Content:
     """Return what replaces an event; clients that do not know replacements show a preview."""
     inner = {name: value for name, value in content.items() if name != "m.relates_to"}
     preview = str(content["body"])[:_PREVIEW]
@@ -149,3 +154,33 @@ def _open_fence(piece: str) -> str:
         if stripped.startswith("```"):
             opened = "" if opened else stripped[:40]
     return opened
+
+
+_LONGEST = 20_000
+
+
+def to_html(text: str) -> str | None:
+    """Return the text as HTML, or None where it has no form that would be worth it."""
+    if len(text) > _LONGEST:
+        return None
+    form = _reader().render(text).rstrip("\n")
+    plain = form.removeprefix("<p>").removesuffix("</p>")
+    return form if "<" in plain else None
+
+
+def with_code(text: str) -> str | None:
+    """Return a line of ours in which what stands between backticks is code, whoever wrote that; None where nothing does."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0 or len(parts) == 1 or "\n" in text:
+        return None
+    return "".join(f"<code>{html.escape(part)}</code>" if number % 2 else html.escape(part) for number, part in enumerate(parts))
+
+
+@cache
+def _reader() -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # imported late: only a channel that speaks needs it
+
+    # Tags that somebody wrote stay text; a picture would tell its server who reads, and links of other kinds would run something.
+    return (
+        MarkdownIt("commonmark", {"html": False, "breaks": True, "linkify": False}).enable("table").enable("strikethrough").disable("image")
+    )

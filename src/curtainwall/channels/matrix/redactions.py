@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from curtainwall.channels.line import Line
-from curtainwall.channels.matrix.events import TakenBack
+from curtainwall.channels.matrix.events import Redaction
 from curtainwall.channels.matrix.memory import CHANNEL, Memory
+from curtainwall.channels.ports import ChannelPorts
 from curtainwall.model import (
     CommandRefused,
     Desk,
@@ -29,7 +29,7 @@ _DONE: Final = "this was taken back, and is not worked on"
 _TOO_LATE: Final = "this was taken back too late: the agent works on it already; `/interrupt` of an operator stops it"
 
 
-class Doors(Protocol):
+class _RoomSessions(Protocol):
     """The house, as far as what waits in it can be taken back."""
 
     def session_at(self, room: str) -> SessionId | None:
@@ -42,15 +42,15 @@ class Doors(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TakingBack:
+class Redactions:
     """What waits because of a room, in the session that it leads to or led to lately; its author may take it back, and an operator."""
 
-    doors: Doors
-    line: Line
+    doors: _RoomSessions
+    line: ChannelPorts
     memory: Memory
     operators: frozenset[str]
 
-    async def take(self, back: TakenBack) -> str:
+    async def take(self, back: Redaction) -> str:
         """Take a message back where it waits, and return what to say; nothing where nobody needs to be told."""
         by, message, begun = Who(name=back.head.sender, channel=CHANNEL), MessageId(back.about), f"doing {back.head.event}"
         await self._forget_sealed(by, message)

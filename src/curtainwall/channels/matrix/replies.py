@@ -1,4 +1,4 @@
-"""What a session says, in its room: text as it comes at a humane rate, long text in a thread, and what people there should know."""
+"""What a session says, in its room: text as it comes, long text in a thread, and one notice while a model request is retried."""
 
 import asyncio
 import hashlib
@@ -7,16 +7,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar, assert_never
 
-from curtainwall.channels.asks.event_lines import tell
-from curtainwall.channels.line import Line
+from curtainwall.channels.asks.event_lines import describe_event
+from curtainwall.channels.conversation import StreamedMessage
 from curtainwall.channels.matrix.events import table
-from curtainwall.channels.matrix.homeserver import Refused
-from curtainwall.channels.matrix.markdown import to_html, with_code
-from curtainwall.channels.matrix.memory import CHANNEL, Memory
-from curtainwall.channels.matrix.outbox import Speaking, Words, pieces
-from curtainwall.channels.matrix.retries import ANSWERS, GIVEN_UP, Retrying
-from curtainwall.channels.text.message import Saying
-from curtainwall.channels.text.plain import plain, short
+from curtainwall.channels.matrix.homeserver import HomeserverRefused
+from curtainwall.channels.matrix.memory import CHANNEL, Memory, transaction
+from curtainwall.channels.matrix.outbox import MatrixOutbox, RoomMessage, pieces, to_html, with_code
+from curtainwall.channels.plain import plain, plain_line, short
+from curtainwall.channels.ports import ChannelPorts
 from curtainwall.model import (
     AgentSpoke,
     AnyEvent,
@@ -37,7 +35,86 @@ from curtainwall.model import (
     TurnStarted,
     session_stream,
 )
-from curtainwall.operations.tale import Tale
+from curtainwall.operations.activity import SessionActivity
+
+ANSWERS: Final = "the model answers again"
+GIVEN_UP: Final = "the model is not tried any more"
+
+_LONGEST: Final = 500
+
+Retry = Callable[[Callable[[], Awaitable[str]]], Awaitable[str | None]]
+"""Does something until it works, or never will."""
+
+
+@dataclass(slots=True)
+class RetryNotice:
+    """The notice of one room.
+
+    INVARIANT: a notice that says that something is tried is remembered until it says what came of it, also over a crash.
+    """
+
+    outbox: MatrixOutbox
+    memory: Memory
+    room: str
+    patience: float
+    """How many seconds pass before it is worth a word: most of what fails works a moment later."""
+    _words: str = ""
+    _since: float = 0.0
+    _rests_until: float = 0.0
+
+    def hear(self, words: str, now: float) -> None:
+        """Take in that it is tried again."""
+        self._since = self._since if self._words else now
+        self._words = plain_line(words, _LONGEST)
+
+    async def show(self, name: str, now: float) -> None:
+        """Say it, or change what was said, where it is time; the name is the request's own."""
+        told = table(json.loads(self.memory.get(self._name) or "{}"))
+        is_due = now >= self._rests_until and (bool(told) or now - self._since >= self.patience)
+        if not self._words or self._words == told.get("text") or not is_due:
+            return
+        first, words = str(told.get("name") or name), self._words
+        if not told:
+            # Remembered before it is said: where we die in between, whoever comes next knows that there may be a notice to end.
+            await self.memory.set({self._name: json.dumps({"name": first, "text": ""})})
+        try:
+            event = await self.outbox.say(self.room, first, _notice(words))
+            if told:
+                await self._change(f"{first} {transaction(words)}", event, words)
+            await self.memory.set({self._name: json.dumps({"name": first, "text": words})})
+        except (TryLater, HomeserverRefused):
+            # Whoever looks later says what is true by then.
+            self._rests_until = now + self.patience
+
+    async def end(self, how: str, insist: Retry) -> None:
+        """Forget what was heard, and say what came of it, where anything was said."""
+        self._words = ""
+        await self.settle(how, insist)
+
+    async def settle(self, how: str, insist: Retry) -> None:
+        """Say what came of what was said before, where anything was."""
+        told = table(json.loads(self.memory.get(self._name) or "{}"))
+        if told:
+            name, before = str(told["name"]), told["text"]
+            text = f"{how}; before: {before}" if before else how
+            # Said again under its name, a notice that is there stays as it is and tells its event.
+            event = await insist(lambda: self.outbox.say(self.room, name, _notice(text)))
+            if event is not None:
+                await insist(lambda: self._change(f"{name} ended", event, text))
+            await self.memory.set({self._name: None})
+
+    async def _change(self, name: str, event: str, text: str) -> str:
+        await self.outbox.change(self.room, name, event, _notice(text))
+        return event
+
+    @property
+    def _name(self) -> str:
+        return f"retrying {self.room}"
+
+
+def _notice(text: str) -> RoomMessage:
+    return RoomMessage(text, html=with_code(text), notice=True)
+
 
 _TYPING_SECONDS: Final = 30
 _LONGEST_PAUSE: Final = 60.0
@@ -46,7 +123,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ReplyPace:
     """How often a message that is still coming is shown: first after a moment, then every few seconds."""
 
     first: float = 1.0
@@ -63,21 +140,21 @@ class _Draft:
     at: float
 
 
-class Replies:
+class RoomReplies:
     """One room's view of one session, from where it was left off.
 
     INVARIANT: everything that is said has a name made of the turn and its place in it. So the same events, read again after a crash, say
     nothing twice; where we left off is only remembered between turns.
     """
 
-    def __init__(self, line: Line, speaking: Speaking, memory: Memory, room: str, pace: Pace) -> None:
+    def __init__(self, line: ChannelPorts, outbox: MatrixOutbox, memory: Memory, room: str, pace: ReplyPace) -> None:
         self._line = line
-        self._speaking = speaking
+        self._outbox = outbox
         self._memory = memory
         self._room = room
         self._pace = pace
-        self._tale = Tale()
-        self._saying = Saying()
+        self._tale = SessionActivity()
+        self._streamed = StreamedMessage()
         self._turn: TurnId | None = None
         self._count = 0
         self._logged = ""
@@ -85,7 +162,7 @@ class Replies:
         self._began: float | None = None
         self._busy = asyncio.Lock()
         self._request: str | None = None
-        self._retrying = Retrying(speaking, memory, room, pace.again)
+        self._retrying = RetryNotice(outbox, memory, room, pace.again)
 
     async def run(self, session: SessionId) -> None:
         """Tell what happens in a session until cancelled."""
@@ -103,7 +180,7 @@ class Replies:
     async def _follow(self, session: SessionId) -> None:
         async for recorded in self._line.feed.follow(session_stream(session), self._cursor(session)):
             event = recorded.event
-            told = tell(event, self._tale)
+            told = describe_event(event, self._tale)
             self._tale.take(event)
             async with self._busy:
                 await self._take(event)
@@ -123,12 +200,12 @@ class Replies:
         match event:
             case ModelRequested():
                 # Whatever was tried before, in another session of this room, is not any more; what was heard may be ahead of the log.
-                await self._retrying.settle(GIVEN_UP, insist)
+                await self._retrying.settle(GIVEN_UP, retry)
                 self._request = event.request
             case ModelResponded() | TextStreamed() | AgentSpoke():
-                await self._retrying.end(ANSWERS, insist)
+                await self._retrying.end(ANSWERS, retry)
             case ModelFailed() | TurnEnded():
-                await self._retrying.end(GIVEN_UP, insist)
+                await self._retrying.end(GIVEN_UP, retry)
             case TurnStarted() | TurnResumed() | InterruptAsked():
                 pass
             case _:
@@ -173,10 +250,10 @@ class Replies:
 
     def _hear(self, *, live: str = "", logged: str = "") -> None:
         if live:
-            self._saying.heard(live)
+            self._streamed.heard(live)
         if logged:
-            self._saying.logged(logged)
-        if self._began is None and self._saying.text:
+            self._streamed.logged(logged)
+        if self._began is None and self._streamed.text:
             self._began = self._now()
 
     async def _show(self) -> None:
@@ -189,25 +266,25 @@ class Replies:
                     await self._retrying.show(f"{self._room} {self._turn} request {self._request}", self._now())
 
     def _is_due(self) -> bool:
-        if self._turn is None or self._began is None or not self._saying.text.strip():
+        if self._turn is None or self._began is None or not self._streamed.text.strip():
             return False
         if self._draft is None:
             return self._now() - self._began >= self._pace.first
-        return self._saying.text != self._draft.shown and self._now() - self._draft.at >= self._pace.again
+        return self._streamed.text != self._draft.shown and self._now() - self._draft.at >= self._pace.again
 
     async def _show_so_far(self) -> None:
-        text = self._saying.text
+        text = self._streamed.text
         words = _words(f"{pieces(text)[0]} …")
         try:
             if self._draft is None:
                 # Whoever comes after a crash has to know that the first thing said may not have been the whole.
                 await self._memory.set({f"drafted {self._name}": "1"})
-                event = await self._speaking.say(self._room, self._name, words)
+                event = await self._outbox.say(self._room, self._name, words)
                 self._draft = _Draft(event, text, self._now())
             else:
-                await self._speaking.change(self._room, f"{self._name} {_digest(text)}", self._draft.event, words)
+                await self._outbox.change(self._room, f"{self._name} {_digest(text)}", self._draft.event, words)
                 self._draft = replace(self._draft, shown=text, at=self._now())
-        except (TryLater, Refused):
+        except (TryLater, HomeserverRefused):
             # The whole will be said when it is there.
             self._began = self._now() + self._pace.again
 
@@ -218,30 +295,30 @@ class Replies:
         first = _words(parts[0] if not more else f"{parts[0]}\n\n… {more} more characters are in the thread")
         if text.strip():
             name = self._name
-            event = await insist(lambda: self._speaking.say(self._room, name, first))
+            event = await retry(lambda: self._outbox.say(self._room, name, first))
             if event and (self._draft is not None or self._memory.get(f"drafted {name}") is not None):
-                await insist(lambda: self._speaking.change(self._room, f"{name} whole", event, first))
+                await retry(lambda: self._outbox.change(self._room, f"{name} whole", event, first))
             for number, part in enumerate(parts[1:] if event else ()):
                 words = replace(_words(part), thread=event or "")
-                await insist(lambda number=number, words=words: self._speaking.say(self._room, f"{name} part {number}", words))
+                await retry(lambda number=number, words=words: self._outbox.say(self._room, f"{name} part {number}", words))
         self._count += 1
-        self._saying.spoke(text)
+        self._streamed.spoke(text)
         self._draft, self._logged = None, ""
-        self._began = self._now() if self._saying.text else None
+        self._began = self._now() if self._streamed.text else None
 
     @property
     def _name(self) -> str:
         return f"{self._room} {self._turn} {self._count}"
 
     async def _remark(self, name: str, text: str) -> None:
-        words = Words(plain(text), html=with_code(plain(text)), notice=True)
-        await insist(lambda: self._speaking.say(self._room, f"{self._room} {self._turn} remark {name}", words))
+        words = RoomMessage(plain(text), html=with_code(plain(text)), notice=True)
+        await retry(lambda: self._outbox.say(self._room, f"{self._room} {self._turn} remark {name}", words))
 
     async def _type(self) -> None:
         shown = False
         while True:
             if self._tale.works or shown:
-                await self._speaking.typing(self._room, seconds=_TYPING_SECONDS if self._tale.works else 0)
+                await self._outbox.typing(self._room, seconds=_TYPING_SECONDS if self._tale.works else 0)
             shown = self._tale.works
             for _ in range(int(_TYPING_SECONDS / 2 / self._pace.look)):
                 await asyncio.sleep(self._pace.look)
@@ -253,7 +330,7 @@ class Replies:
         return asyncio.get_running_loop().time()
 
 
-async def insist(act: Callable[[], Awaitable[T]], tries: int | None = None) -> T | None:
+async def retry(act: Callable[[], Awaitable[T]], tries: int | None = None) -> T | None:
     """Do something until it works, with pauses that grow; None where the homeserver will never have it.
 
     After so many tries, where that is limited, raise `TryLater`.
@@ -262,7 +339,7 @@ async def insist(act: Callable[[], Awaitable[T]], tries: int | None = None) -> T
     while True:
         try:
             return await act()
-        except Refused:
+        except HomeserverRefused:
             return None
         except TryLater:
             tries = None if tries is None else tries - 1
@@ -272,8 +349,8 @@ async def insist(act: Callable[[], Awaitable[T]], tries: int | None = None) -> T
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _words(text: str) -> Words:
-    return Words(plain(text), html=to_html(plain(text)))
+def _words(text: str) -> RoomMessage:
+    return RoomMessage(plain(text), html=to_html(plain(text)))
 
 
 def _digest(text: str) -> str:

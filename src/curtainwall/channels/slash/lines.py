@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from curtainwall.channels.asks.cards import ask_in_a_line, call_in_words
+from curtainwall.channels.conversation import Utterance
+from curtainwall.channels.plain import plain, plain_line, short
 from curtainwall.channels.slash.words import WORDS
-from curtainwall.channels.text.history import Utterance
-from curtainwall.channels.text.plain import plain, plain_line, short
-from curtainwall.host.local_time import when
+from curtainwall.host.user import when
 from curtainwall.model import (
     NO_LIMIT,
     AgentSpoke,
@@ -25,12 +25,12 @@ from curtainwall.model import (
     PendingAsk,
     Recorded,
     Role,
-    RuleStanding,
+    RuleStatus,
     SessionRow,
     SessionView,
     TextStreamed,
     TurnEnded,
-    VerdictTold,
+    VerdictReport,
     in_order,
 )
 
@@ -91,7 +91,7 @@ def row_lines(rows: Sequence[SessionRow], current: str) -> Iterator[str]:
         yield f"{mark} {row.session}  {row.stands}{asks}  {when(row.changed)}  {short(row.name, 60)}"
 
 
-def rule_lines(rules: Sequence[RuleStanding]) -> Iterator[str]:
+def rule_lines(rules: Sequence[RuleStatus]) -> Iterator[str]:
     """Yield the rules as they stand in a session; those that ask and those that are not simply active say more."""
     for rule in rules:
         asked = f", asked {rule.asked} times" if rule.asked > 1 else ", asked once" if rule.asked else ""
@@ -99,7 +99,7 @@ def rule_lines(rules: Sequence[RuleStanding]) -> Iterator[str]:
         yield plain_line(f"{rule.status:<8} {rule.kind:<10} {rule.rule}: {rule.title}{asked}{why}")
 
 
-def why_lines(told: VerdictTold) -> Iterator[str]:
+def why_lines(told: VerdictReport) -> Iterator[str]:
     """Yield why a call was judged as it was."""
     lines = [f"{told.tool}, call {told.call}"]
     lines += (f"  {line}" for line in told.then)

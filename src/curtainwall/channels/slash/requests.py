@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from curtainwall.model import ApprovalId, BudgetKind, CurtainwallError, GrantId, GrantScope, Mode, RuleId
 
 
-class Misspoken(CurtainwallError):
+class SlashUsageError(CurtainwallError):
     """A slash word that does not exist or was not written as it should be; the message says how."""
 
 
@@ -48,12 +48,12 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionShown:
+class ShowSession:
     """What this session is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class ListSessions:
     """A list of sessions, perhaps only those with a text in name or workspace."""
 
     text: str = ""
@@ -95,7 +95,7 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True)
-class RulesWanted:
+class ShowRules:
     """The rules in force."""
 
 
@@ -121,7 +121,7 @@ class SetMode:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class SetModel:
     """Another model, or only to see which it is."""
 
     name: str = ""
@@ -144,7 +144,7 @@ class Deny:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class ShowPending:
     """The open asks, all or those behind one of them, or a single one in full."""
 
     approval: ApprovalId | None = None
@@ -218,13 +218,13 @@ Talk = Message | Interrupt | Compact | CompactAt
 Reply = Approve | Deny | Revoke
 """What answers an ask, or takes an answer back."""
 
-Setting = Rename | Enable | Disable | SetMode | Model | Budget
+Setting = Rename | Enable | Disable | SetMode | SetModel | Budget
 """What changes the session, or shows what could be changed."""
 
 Move = New | Reset | Fork | Resume
 """What leads to another session."""
 
-Look = Help | Logs | History | SessionShown | Sessions | RulesWanted | Pending | Grants | Context | SkillsWanted | MemoryWanted | Why
+Look = Help | Logs | History | ShowSession | ListSessions | ShowRules | ShowPending | Grants | Context | SkillsWanted | MemoryWanted | Why
 """What shows something and changes nothing."""
 
 Request = Talk | Reply | Setting | Move | Look | Quit | Clear

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from curtainwall.channels.asks.cards import call_in_words
+from curtainwall.channels.plain import plain_line, short
 from curtainwall.channels.slash.lines import MODES, reach_in_words
 from curtainwall.channels.slash.words import WORDS
-from curtainwall.channels.text.plain import plain_line, short
 from curtainwall.model import GrantScope, SessionRow, SessionView
 
 
@@ -20,14 +20,14 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SuggestionSource:
     """What suggestions are made of; both are only asked for when a word needs them."""
 
     view: Callable[[], SessionView]
     sessions: Callable[[], Sequence[SessionRow]]
 
 
-def suggest(before: str, known: Known) -> Iterator[Suggestion]:
+def suggest(before: str, known: SuggestionSource) -> Iterator[Suggestion]:
     """Yield what the text before the cursor could go on with; only slash words on a line of their own do."""
     if not before.startswith("/") or before.startswith("//") or "\n" in before:
         return
@@ -43,7 +43,7 @@ def suggest(before: str, known: Known) -> Iterator[Suggestion]:
             yield Suggestion(text, len(last), meaning)
 
 
-def _takes(name: str, before: list[str], known: Known) -> Iterable[tuple[str, str]]:
+def _takes(name: str, before: list[str], known: SuggestionSource) -> Iterable[tuple[str, str]]:
     match name, len(before):
         case "help", 0:
             return [(word.name, word.does) for word in WORDS.values()]

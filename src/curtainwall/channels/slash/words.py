@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from curtainwall.channels.slash import requests as want
-from curtainwall.channels.slash.requests import Misspoken, Request
+from curtainwall.channels.slash.requests import Request, SlashUsageError
 from curtainwall.model import ApprovalId, BudgetKind, GrantId, GrantScope, Mode, RuleId
 
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{6}")
@@ -24,7 +24,7 @@ _MOST = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class SlashWord:
     """One slash word: how it is written, what it does, and how its rest is read."""
 
     name: str
@@ -39,7 +39,7 @@ class Word:
 
 
 def parse(text: str) -> Request:
-    """Return what somebody wrote: a message, or a slash word with its arguments; raise `Misspoken`."""
+    """Return what somebody wrote: a message, or a slash word with its arguments; raise `SlashUsageError`."""
     stripped = text.strip()
     if not stripped.startswith("/"):
         return want.Message(text)
@@ -48,11 +48,11 @@ def parse(text: str) -> Request:
     name, rest = (*stripped[1:].split(maxsplit=1), "", "")[:2]
     word = WORDS.get(name.casefold())
     if word is None:
-        raise Misspoken(_unknown(name))
+        raise SlashUsageError(_unknown(name))
     try:
         return word.read(rest)
-    except Misspoken as error:
-        raise Misspoken(f"{error}; write `{word.usage}`") from None
+    except SlashUsageError as error:
+        raise SlashUsageError(f"{error}; write `{word.usage}`") from None
 
 
 def looks_like_an_id(text: str) -> bool:
@@ -80,7 +80,7 @@ def _unknown(name: str) -> str:
 def _nothing(request: Request) -> Callable[[str], Request]:
     def read(rest: str) -> Request:
         if rest:
-            raise Misspoken("this word stands alone")
+            raise SlashUsageError("this word stands alone")
         return request
 
     return read
@@ -89,7 +89,7 @@ def _nothing(request: Request) -> Callable[[str], Request]:
 def _one(rest: str, what: str) -> str:
     words = rest.split()
     if len(words) != 1:
-        raise Misspoken(f"name one {what}")
+        raise SlashUsageError(f"name one {what}")
     return words[0]
 
 
@@ -104,13 +104,13 @@ def _count(rest: str, default: int) -> int:
     if not rest:
         return default
     if not rest.isdecimal() or not 0 < int(rest) <= _MOST:
-        raise Misspoken(f"say how many, up to {_MOST}")
+        raise SlashUsageError(f"say how many, up to {_MOST}")
     return int(rest)
 
 
 def _rename(rest: str) -> Request:
     if not _name(rest):
-        raise Misspoken("say the new name")
+        raise SlashUsageError("say the new name")
     return want.Rename(_name(rest))
 
 
@@ -120,7 +120,7 @@ def _mode(rest: str) -> Request:
     try:
         return want.SetMode(Mode(rest.casefold().replace("_", "-").replace(" ", "-")))
     except ValueError:
-        raise Misspoken(f"there is no mode `{rest}`") from None
+        raise SlashUsageError(f"there is no mode `{rest}`") from None
 
 
 def _approve(rest: str) -> Request:
@@ -130,7 +130,7 @@ def _approve(rest: str) -> Request:
     if words and words[-1].casefold() in scopes:
         scope = scopes[words.pop().casefold()]
     if len(words) > 1:
-        raise Misspoken(f"`{' '.join(words)}` is no id")
+        raise SlashUsageError(f"`{' '.join(words)}` is no id")
     return want.Approve(ApprovalId(words[0].casefold()) if words else None, scope)
 
 
@@ -144,8 +144,8 @@ def _deny(rest: str) -> Request:
 def _pending(rest: str) -> Request:
     first, _, last = rest.partition(" ")
     if first.casefold() == "after" and last:
-        return want.Pending(after=ApprovalId(_one(last.strip(), "id").casefold()))
-    return want.Pending(ApprovalId(_one(rest, "id").casefold()) if rest else None)
+        return want.ShowPending(after=ApprovalId(_one(last.strip(), "id").casefold()))
+    return want.ShowPending(ApprovalId(_one(rest, "id").casefold()) if rest else None)
 
 
 def read_budget(rest: str) -> want.Budget:
@@ -155,7 +155,7 @@ def read_budget(rest: str) -> want.Budget:
     name, _, amount = rest.partition(" ")
     kind = _KINDS.get(name.casefold())
     if kind is None:
-        raise Misspoken(f"there is no budget of `{name}`; there are tokens, steps, seconds and dollars")
+        raise SlashUsageError(f"there is no budget of `{name}`; there are tokens, steps, seconds and dollars")
     return want.Budget(kind, _amount(kind, amount.strip()))
 
 
@@ -163,7 +163,7 @@ def _amount(kind: BudgetKind, text: str) -> float:
     found = _AMOUNT.fullmatch(text.casefold())
     units = _TIMES if kind is BudgetKind.SECONDS else _COUNTS
     if found is None or found[2] not in units:
-        raise Misspoken(f"`{text}` is no amount" if text else "say how much in all")
+        raise SlashUsageError(f"`{text}` is no amount" if text else "say how much in all")
     return float(found[1].replace(",", "").replace("_", "")) * units[found[2]]
 
 
@@ -177,7 +177,7 @@ def _compact(rest: str) -> Request:
         except ValueError:
             share = 0.0
         if not 0 < share <= 1:
-            raise Misspoken(f"`{words[1]}` is no share of the context")
+            raise SlashUsageError(f"`{words[1]}` is no share of the context")
         return want.CompactAt(share)
     return want.Compact(rest)
 
@@ -185,43 +185,49 @@ def _compact(rest: str) -> Request:
 def _help(rest: str) -> Request:
     name = rest.removeprefix("/").casefold()
     if name and name not in WORDS:
-        raise Misspoken(_unknown(name))
+        raise SlashUsageError(_unknown(name))
     return want.Help(name)
 
 
-WORDS: Final[dict[str, Word]] = {
+WORDS: Final[dict[str, SlashWord]] = {
     word.name: word
     for word in (
-        Word("help", "[WORD]", "list the slash words, or say what one does", _help),
-        Word("approve", "[ID] [once|session|project]", "approve an ask: once, for the session or for the project", _approve),
-        Word("deny", "[ID] [REASON]", "deny an ask, with a reason for the agent", _deny),
-        Word("pending", "[ID | after ID]", "list the open asks, or those after one; or show one exactly as it is logged", _pending),
-        Word("why", "ID", "explain why an ask or a call was judged as it was", lambda rest: want.Why(_one(rest, "approval or call"))),
-        Word("interrupt", "", "stop the running turn and keep what was said", _nothing(want.Interrupt())),
-        Word("mode", "[plan|default|accept-edits|bypass]", "show or change how much is done without asking", _mode),
-        Word("model", "[NAME]", "show or change the model", lambda rest: want.Model(_name(rest))),
-        Word("rules", "", "list the rules in force", _nothing(want.RulesWanted())),
-        Word("disable", "RULE", "let the asks of one rule count as answered here", lambda rest: want.Disable(RuleId(_one(rest, "rule")))),
-        Word("enable", "RULE", "let a disabled rule ask again", lambda rest: want.Enable(RuleId(_one(rest, "rule")))),
-        Word("grants", "", "list the answers that stand in this session", _nothing(want.Grants())),
-        Word("revoke", "GRANT", "take a standing answer back", lambda rest: want.Revoke(GrantId(_one(rest, "grant").casefold()))),
-        Word("budget", "[tokens|steps|seconds|dollars AMOUNT]", "show what is used up, or allow so much in all", read_budget),
-        Word("context", "", "show how full the model's context is", _nothing(want.Context())),
-        Word("compact", "[INSTRUCTIONS | at 70% | off]", "summarise older messages now, or say when that happens by itself", _compact),
-        Word("history", "[COUNT]", "show what was said", lambda rest: want.History(_count(rest, 20))),
-        Word("logs", "[COUNT]", "say where the log is and show its last events", lambda rest: want.Logs(_count(rest, 15))),
-        Word("session", "", "show what this session is", _nothing(want.SessionShown())),
-        Word("sessions", "[TEXT]", "list sessions, newest first", want.Sessions),
-        Word("new", "[NAME]", "open another session and go there", lambda rest: want.New(_name(rest))),
-        Word("reset", "[NAME]", "start afresh in the same workspace, without history and grants", lambda rest: want.Reset(_name(rest))),
-        Word("resume", "[ID]", "go to another session, by the beginning of its id or by its name", lambda rest: want.Resume(_name(rest))),
-        Word("fork", "[NAME]", "go on in a copy that knows what this session knows", lambda rest: want.Fork(_name(rest))),
-        Word("rename", "NAME", "give this session another name", _rename),
-        Word("skills", "", "list the skills of this session, and which of them ask", _nothing(want.SkillsWanted())),
-        Word("memory", "", "show what sessions here can recall, and where it is kept", _nothing(want.MemoryWanted())),
-        Word("clear", "", "clear the screen; nothing is forgotten", _nothing(want.Clear())),
-        Word("quit", "", "leave; open asks stay open", _nothing(want.Quit())),
-        Word("exit", "", "the same as /quit", _nothing(want.Quit())),
+        SlashWord("help", "[WORD]", "list the slash words, or say what one does", _help),
+        SlashWord("approve", "[ID] [once|session|project]", "approve an ask: once, for the session or for the project", _approve),
+        SlashWord("deny", "[ID] [REASON]", "deny an ask, with a reason for the agent", _deny),
+        SlashWord("pending", "[ID | after ID]", "list the open asks, or those after one; or show one exactly as it is logged", _pending),
+        SlashWord("why", "ID", "explain why an ask or a call was judged as it was", lambda rest: want.Why(_one(rest, "approval or call"))),
+        SlashWord("interrupt", "", "stop the running turn and keep what was said", _nothing(want.Interrupt())),
+        SlashWord("mode", "[plan|default|accept-edits|bypass]", "show or change how much is done without asking", _mode),
+        SlashWord("model", "[NAME]", "show or change the model", lambda rest: want.SetModel(_name(rest))),
+        SlashWord("rules", "", "list the rules in force", _nothing(want.ShowRules())),
+        SlashWord(
+            "disable", "RULE", "let the asks of one rule count as answered here", lambda rest: want.Disable(RuleId(_one(rest, "rule")))
+        ),
+        SlashWord("enable", "RULE", "let a disabled rule ask again", lambda rest: want.Enable(RuleId(_one(rest, "rule")))),
+        SlashWord("grants", "", "list the answers that stand in this session", _nothing(want.Grants())),
+        SlashWord("revoke", "GRANT", "take a standing answer back", lambda rest: want.Revoke(GrantId(_one(rest, "grant").casefold()))),
+        SlashWord("budget", "[tokens|steps|seconds|dollars AMOUNT]", "show what is used up, or allow so much in all", read_budget),
+        SlashWord("context", "", "show how full the model's context is", _nothing(want.Context())),
+        SlashWord("compact", "[INSTRUCTIONS | at 70% | off]", "summarise older messages now, or say when that happens by itself", _compact),
+        SlashWord("history", "[COUNT]", "show what was said", lambda rest: want.History(_count(rest, 20))),
+        SlashWord("logs", "[COUNT]", "say where the log is and show its last events", lambda rest: want.Logs(_count(rest, 15))),
+        SlashWord("session", "", "show what this session is", _nothing(want.ShowSession())),
+        SlashWord("sessions", "[TEXT]", "list sessions, newest first", want.ListSessions),
+        SlashWord("new", "[NAME]", "open another session and go there", lambda rest: want.New(_name(rest))),
+        SlashWord(
+            "reset", "[NAME]", "start afresh in the same workspace, without history and grants", lambda rest: want.Reset(_name(rest))
+        ),
+        SlashWord(
+            "resume", "[ID]", "go to another session, by the beginning of its id or by its name", lambda rest: want.Resume(_name(rest))
+        ),
+        SlashWord("fork", "[NAME]", "go on in a copy that knows what this session knows", lambda rest: want.Fork(_name(rest))),
+        SlashWord("rename", "NAME", "give this session another name", _rename),
+        SlashWord("skills", "", "list the skills of this session, and which of them ask", _nothing(want.SkillsWanted())),
+        SlashWord("memory", "", "show what sessions here can recall, and where it is kept", _nothing(want.MemoryWanted())),
+        SlashWord("clear", "", "clear the screen; nothing is forgotten", _nothing(want.Clear())),
+        SlashWord("quit", "", "leave; open asks stay open", _nothing(want.Quit())),
+        SlashWord("exit", "", "the same as /quit", _nothing(want.Quit())),
     )
 }
 """Every slash word, in the order in which `/help` lists them."""

@@ -1,18 +1,42 @@
-"""Asking the human at the terminal, one ask after the other: a card, a pause in which no key counts, then the key that answers."""
+"""Asking the human at the terminal: a card, a pause in which no key counts, then the key that answers."""
 
 import asyncio
 import select
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from curtainwall.channels.terminal.keys import GRACE_MILLIS, KEY_WORDS, KEYS
-from curtainwall.channels.terminal.outlet import Outlet
-from curtainwall.model import ApprovalId, Clock, PendingAsk
+from curtainwall.channels.ports import ChannelPorts
+from curtainwall.channels.slash import Approve, Control, Deny, Request, Why
+from curtainwall.channels.terminal.exit import open_words
+from curtainwall.channels.terminal.output import OutputStream
+from curtainwall.channels.terminal.settings import OneShotSettings
+from curtainwall.model import ApprovalId, Clock, GrantScope, PendingAsk, SessionId, Who, session_stream
 
 if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyPress
+
+KEYS: Final = "yspnw"
+KEY_WORDS: Final = ("y once", "n deny", "s session", "p project", "w why")
+GRACE_MILLIS: Final = 700
+"""How long an ask must have been on the screen, with no key pressed, before a key answers it: nobody answers what they have not seen."""
+
+
+def request_for_key(key: str, approval: ApprovalId) -> Request:
+    """Return what a key wants of an ask."""
+    match key:
+        case "y":
+            return Approve(approval)
+        case "s":
+            return Approve(approval, GrantScope.SESSION)
+        case "p":
+            return Approve(approval, GrantScope.PROJECT)
+        case "n":
+            return Deny(approval)
+        case _:
+            return Why(approval)
+
 
 _IGNORED = "keys pressed before this question were ignored"
 
@@ -65,13 +89,13 @@ def keyboard(source: "Input | None", stop: Callable[[], None]) -> Generator[Keyb
         yield keys
 
 
-class Asking:
+class AskPrompt:
     """The one ask that is before the human, and the key that is waited for."""
 
     def __init__(
         self,
         source: "Input | None",
-        screen: Outlet,
+        screen: OutputStream,
         clock: Clock,
         press: Callable[[str, ApprovalId], Awaitable[bool]],
         stop: Callable[[], None],
@@ -124,3 +148,43 @@ class Asking:
             if not keys.discard():
                 return was_pressed
             was_pressed = True
+
+
+async def wait_until_settled(line: ChannelPorts, session: SessionId, who: Who, ask: PendingAsk, settings: OneShotSettings) -> bool:
+    """Wait until an ask is settled, here or elsewhere; return False where the human leaves first, and then it stays open."""
+    control, left, screen = Control(line, who, lambda _: ()), asyncio.Event(), OutputStream(settings.err)
+
+    async def press(key: str, approval: ApprovalId) -> bool:
+        outcome = await control.do(session, request_for_key(key, approval))
+        for words in () if outcome.answered else outcome.lines:
+            screen.note(words)
+        return outcome.answered is not None
+
+    asking = AskPrompt(settings.input, screen, line.clock, press, left.set)
+    if settings.keys and settings.shape == "text":
+        asking.ask(ask, "a human is asked")
+    else:
+        for words in open_words((ask,)):
+            screen.note(words)
+    settled = asyncio.create_task(_wait_for_answer(line, session, ask.approval))
+    leaving = asyncio.create_task(left.wait())
+    try:
+        await asyncio.wait([settled, leaving], return_when=asyncio.FIRST_COMPLETED)
+        return settled.done()
+    finally:
+        await asking.end()
+        for each in (settled, leaving):
+            each.cancel()
+        await asyncio.gather(settled, leaving, return_exceptions=True)
+
+
+async def _wait_for_answer(line: ChannelPorts, session: SessionId, approval: ApprovalId) -> None:
+    def is_open() -> bool:
+        return any(it.approval == approval for it in line.desk.view(session).pending)
+
+    stream = session_stream(session)
+    cursor = line.feed.head(stream)
+    if is_open():
+        async for _ in line.feed.follow(stream, cursor):
+            if not is_open():
+                return

@@ -7,19 +7,27 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import assert_never
 
-from curtainwall.channels.asks.event_lines import Typed, tell
-from curtainwall.channels.line import Line
+from curtainwall.channels.asks.event_lines import CommandHints, describe_event
+from curtainwall.channels.plain import plain_line
+from curtainwall.channels.ports import ChannelPorts
 from curtainwall.channels.slash import Control
-from curtainwall.channels.terminal.answer_text import Writing
-from curtainwall.channels.terminal.asks import Asking
-from curtainwall.channels.terminal.farewell import budget_words, open_words, resume_words, silence_words
-from curtainwall.channels.terminal.keys import meant_by
-from curtainwall.channels.terminal.outlet import Outlet
-from curtainwall.channels.terminal.results import EXIT_CODES, End, Status, UsageSum, document, event_json
-from curtainwall.channels.terminal.settings import Telling
-from curtainwall.channels.terminal.signals import hold_interrupts, on_end_signal
-from curtainwall.channels.terminal.silence import Silence
-from curtainwall.channels.text.plain import plain_line
+from curtainwall.channels.terminal.asks import AskPrompt, request_for_key
+from curtainwall.channels.terminal.exit import (
+    EXIT_CODES,
+    TaskEnd,
+    TaskStatus,
+    UsageSum,
+    budget_words,
+    document,
+    event_json,
+    hold_interrupts,
+    on_end_signal,
+    open_words,
+    resume_words,
+    silence_words,
+)
+from curtainwall.channels.terminal.output import AnswerWriter, OutputStream
+from curtainwall.channels.terminal.settings import OneShotSettings, SilenceTimer
 from curtainwall.model import (
     AgentSpoke,
     AnswerApproval,
@@ -54,7 +62,7 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.tale import Tale
+from curtainwall.operations.activity import SessionActivity
 
 _DENIED = "whoever started this task has every ask denied (--on-ask deny)"
 
@@ -62,27 +70,29 @@ _DENIED = "whoever started this task has every ask denied (--on-ask deny)"
 class OneShot:
     """One task in one session, followed until its turn ends or somebody has to be waited for who will not come."""
 
-    def __init__(self, line: Line, session: SessionId, who: Who, settings: Telling) -> None:
+    def __init__(self, line: ChannelPorts, session: SessionId, who: Who, settings: OneShotSettings) -> None:
         self._line = line
         self._session = session
         self._who = who
         self._settings = settings
-        self._tale = Tale()
-        self._out, self._err = Outlet(settings.out), Outlet(settings.err)
-        self._writing = Writing(self._out if settings.shape == "text" else None, colour=settings.colour)
+        self._tale = SessionActivity()
+        self._out, self._err = OutputStream(settings.out), OutputStream(settings.err)
+        self._writing = AnswerWriter(self._out if settings.shape == "text" else None, colour=settings.colour)
         self._usage = UsageSum()
         self._control = Control(line, who, lambda _: ())
-        self._asking = Asking(settings.input, self._err, line.clock, self._press, self._stop)
-        self._typed = Typed(f"curtainwall sessions why {session}", f"curtainwall sessions budget {session}", "curtainwall grants revoke")
+        self._asking = AskPrompt(settings.input, self._err, line.clock, self._press, self._stop)
+        self._typed = CommandHints(
+            f"curtainwall sessions why {session}", f"curtainwall sessions budget {session}", "curtainwall grants revoke"
+        )
         self._message: MessageId | None = None
         self._turn: TurnId | None = None
         self._answered: set[ApprovalId] = set()
         self._denied: set[ApprovalId] = set()
-        self._end: asyncio.Future[End] | None = None
+        self._end: asyncio.Future[TaskEnd] | None = None
         self._interrupting: asyncio.Task[None] | None = None
         self._ahead: list[Live] = []
         """Live text of turns of which the log has not told yet."""
-        self._silence = Silence(settings.holding)
+        self._silence = SilenceTimer(settings.holding)
         self._ended_with: int | None = None
 
     async def run(self, task: str | None) -> int:
@@ -93,10 +103,10 @@ class OneShot:
         try:
             end = await self._followed(task)
         except CurtainwallError as error:
-            end = End(Status.FAILED, str(error))
+            end = TaskEnd(TaskStatus.FAILED, str(error))
             self._note(plain_line(str(error)))
         self._writing.broke_off()
-        self._tell_end(end)
+        self._report_end(end)
         if self._is_left:
             raise BrokenPipeError
         return EXIT_CODES[end.status] if self._ended_with is None else self._ended_with
@@ -105,11 +115,11 @@ class OneShot:
         """Leave the task in the queue for whoever resumes, and return the exit code."""
         if task is not None:
             await self._line.desk.send(self._session, SendMessage(by=self._who, message=self._line.new_message(), text=task))
-        end = End(Status.INTERRUPTED if interrupted else Status.WAITING)
-        self._tell_end(end)
+        end = TaskEnd(TaskStatus.INTERRUPTED if interrupted else TaskStatus.WAITING)
+        self._report_end(end)
         return EXIT_CODES[end.status]
 
-    async def _followed(self, task: str | None) -> End:
+    async def _followed(self, task: str | None) -> TaskEnd:
         cursor = self._take_up()
         if task is None:
             self._turn = self._tale.turn
@@ -120,7 +130,7 @@ class OneShot:
         with self._stopped_by_signal():
             self._settings.attend(self._session)
             work = [asyncio.create_task(self._listen()), asyncio.create_task(self._follow(cursor))]
-            silence = asyncio.create_task(self._tell_silence())
+            silence = asyncio.create_task(self._report_silence())
             try:
                 await asyncio.wait([end, *work], return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -168,7 +178,7 @@ class OneShot:
             if live.turn == self._turn:
                 self._writing.heard(live.text)
 
-    async def _tell_silence(self) -> None:
+    async def _report_silence(self) -> None:
         """Say once where another process that works on the session has been silent for long."""
         tale = self._tale
         owner = await self._silence.of_another(self._session, lambda: not tale.asks and not tale.is_parked)
@@ -180,16 +190,16 @@ class OneShot:
         known = self._line.feed.read(stream, cursor)
         for recorded in known:
             await self._take(recorded)
-        await self._see_what_waits()
-        self._see_who_reads()
+        await self._check_open_asks()
+        self._check_reader()
         if self._message is None and self._tale.turn is None and not self._tale.queue:
             self._note("nothing waits in this session; give a TASK to go on with it")
-            self._finish(End(Status.DONE))
+            self._finish(TaskEnd(TaskStatus.DONE))
         async for recorded in self._line.feed.follow(stream, known[-1].seq if known else cursor):
             await self._take(recorded)
-            await self._see_what_waits()
-            self._see_who_reads()
-        self._finish(End(Status.FAILED, "the session was deleted"))
+            await self._check_open_asks()
+            self._check_reader()
+        self._finish(TaskEnd(TaskStatus.FAILED, "the session was deleted"))
 
     async def _take(self, recorded: Recorded) -> None:
         event = recorded.event
@@ -210,14 +220,14 @@ class OneShot:
                 self._begin(event)
             case TurnEnded() if event.turn == self._turn and event.status is not TurnStatus.WAITING:
                 self._progress_files()
-                self._finish(End.of(event.status, event.failure))
+                self._finish(TaskEnd.of(event.status, event.failure))
             case TurnEnded() if event.status is TurnStatus.WAITING and self._interrupting is not None:
                 await self._interrupting
                 if self._line.desk.view(self._session).status == "waiting":
                     # The turn came to an ask before the interrupt came to the turn: nothing is left to stop.
-                    self._finish(End(Status.INTERRUPTED))
+                    self._finish(TaskEnd(TaskStatus.INTERRUPTED))
             case SessionClosed():
-                self._finish(End(Status.FAILED, f"the session is closed: {event.reason}"))
+                self._finish(TaskEnd(TaskStatus.FAILED, f"the session is closed: {event.reason}"))
             case TurnEnded() | TurnResumed() | InterruptAsked() | ModelRequested() | ModelResponded() | ModelFailed():
                 pass
             case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed():
@@ -247,7 +257,7 @@ class OneShot:
 
     # Asks
 
-    async def _see_what_waits(self) -> None:
+    async def _check_open_asks(self) -> None:
         """Do with open asks what `on_ask` says."""
         on_ask = self._settings.on_ask
         if on_ask == "deny":
@@ -262,7 +272,7 @@ class OneShot:
             await self._ask_next()
         if self._tale.is_parked and (on_ask != "wait" or not self._tale.asks):
             # What nobody is asked about, as a budget that is used up, is not waited for: nothing can be typed here.
-            self._finish(End(Status.WAITING))
+            self._finish(TaskEnd(TaskStatus.WAITING))
 
     async def _deny(self, approval: ApprovalId) -> bool:
         """Deny an ask; False where that was refused, and the ask may stay open."""
@@ -295,7 +305,7 @@ class OneShot:
 
     async def _press(self, key: str, approval: ApprovalId) -> bool:
         """Do what a key means, and tell whether that was an answer."""
-        outcome = await self._control.do(self._session, meant_by(key, approval))
+        outcome = await self._control.do(self._session, request_for_key(key, approval))
         for line in () if outcome.answered else outcome.lines:
             self._note(line)
         if outcome.answered:
@@ -327,14 +337,14 @@ class OneShot:
         if self._tale.works and self._tale.turn == self._turn and self._interrupting is None:
             self._interrupting = asyncio.create_task(self._interrupt())
         else:
-            self._finish(End(Status.INTERRUPTED))
+            self._finish(TaskEnd(TaskStatus.INTERRUPTED))
 
     @property
     def _is_left(self) -> bool:
         """Whether somebody who read the output has gone."""
         return self._out.is_left or self._err.is_left
 
-    def _see_who_reads(self) -> None:
+    def _check_reader(self) -> None:
         """Stop where nobody reads any more; what has not begun is stopped as it begins."""
         tale = self._tale
         is_to_begin = self._message in tale.queue if self._message is not None else tale.turn is None and bool(tale.queue)
@@ -347,14 +357,14 @@ class OneShot:
         except CurtainwallError as error:
             self._note(plain_line(str(error)))
 
-    def _finish(self, end: End) -> None:
+    def _finish(self, end: TaskEnd) -> None:
         if self._end is not None and not self._end.done():
             self._end.set_result(end)
 
     # What is written
 
     def _progress(self, event: AnyEvent) -> None:
-        told = tell(event, self._tale, self._typed)
+        told = describe_event(event, self._tale, self._typed)
         if told is not None and self._settings.shape != "stream-json":
             self._note(told.text)
 
@@ -363,18 +373,18 @@ class OneShot:
         if words and self._settings.shape == "text":
             self._note(f"files: {', '.join(words)}")
 
-    def _tell_end(self, end: End) -> None:
+    def _report_end(self, end: TaskEnd) -> None:
         view = self._line.desk.view(self._session)
         told = document(end, self._writing.text, self._usage.total(), view)
         if self._settings.shape == "json":
             self._write(json.dumps(told, ensure_ascii=True))
         elif self._settings.shape == "stream-json":
             self._write(json.dumps({"event": "result", **told}, ensure_ascii=True))
-        if end.status is Status.WAITING or (end.status is Status.INTERRUPTED and view.pending):
+        if end.status is TaskStatus.WAITING or (end.status is TaskStatus.INTERRUPTED and view.pending):
             for words in (*open_words(view.pending), *budget_words(view)):
                 self._note(words)
             self._note(f"then {resume_words(self._session)} goes on")
-        elif end.status in (Status.FAILED, Status.INTERRUPTED) and view.status != "closed":
+        elif end.status in (TaskStatus.FAILED, TaskStatus.INTERRUPTED) and view.status != "closed":
             # Where nothing waits for its turn, going on takes another message.
             task = "TASK" if view.status == "ready" and not view.queue else ""
             self._note(f"{resume_words(self._session, task)} goes on with this session")

@@ -1,5 +1,6 @@
-"""What the user and the machine decide about a terminal before it is used. Imports no terminal library."""
+"""What the user and the machine decide about a terminal before it is used, and how long a silent owner is waited for."""
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ def _nobody(_: SessionId) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class OwnerWatch:
     """Which other process works on a session, and how many seconds it may say nothing before the user hears of it."""
 
     holder: HolderOf = _nobody
@@ -48,7 +49,7 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bo
 
 
 @dataclass(frozen=True, slots=True)
-class Conversing:
+class ConversationSettings:
     """How a conversation is held; without `input` and `output` it takes the process's own terminal.
 
     `history` is a file for what was typed before; `mask` is what happens to a text before it is kept there. `attend` lets the agent of a
@@ -60,13 +61,13 @@ class Conversing:
     attend: Attend = _by_itself
     history: Path | None = None
     mask: Callable[[str], str] = str
-    holding: Holding = Holding()
+    holding: OwnerWatch = OwnerWatch()
     input: "Input | None" = None
     output: "Output | None" = None
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class OneShotSettings:
     """How one task is told: its shape, what happens on an ask, and where to.
 
     `keys` says that a human sits at the terminal and can be asked there. `attend` lets the agent work here, and is called when everything
@@ -80,5 +81,29 @@ class Telling:
     colour: bool = False
     keys: bool = False
     attend: Attend = _by_itself
-    holding: Holding = Holding()
+    holding: OwnerWatch = OwnerWatch()
     input: "Input | None" = None
+
+
+class SilenceTimer:
+    """How long nothing was heard of a session."""
+
+    def __init__(self, holding: OwnerWatch) -> None:
+        self._holding = holding
+        self._heard = asyncio.Event()
+
+    def broken(self) -> None:
+        """Note that something was heard."""
+        self._heard.set()
+
+    async def of_another(self, session: SessionId, is_awaited: Callable[[], bool]) -> int:
+        """Return the other process that works on the session, as soon as it has said nothing for long although something is awaited."""
+        owner: int | None = None
+        while owner is None:
+            self._heard.clear()
+            try:
+                async with asyncio.timeout(self._holding.patience):
+                    await self._heard.wait()
+            except TimeoutError:
+                owner = self._holding.holder(session) if is_awaited() else None
+        return owner

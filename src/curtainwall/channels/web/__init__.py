@@ -1,39 +1,39 @@
 """The web: sessions and their asks in a browser, drawn here, live by event streams, and usable without scripts."""
 
-from curtainwall.channels.web.guard import Doors
-from curtainwall.channels.web.house import (
-    Beginnings,
-    Finding,
-    House,
-    Jobs,
-    Judging,
-    Pairing,
-    Records,
-    Spending,
-    TeamTold,
-    Trial,
-    Tried,
-    Wish,
-)
+from curtainwall.channels.web.guard import WebAccess
 from curtainwall.channels.web.live.hubs import Hubs
+from curtainwall.channels.web.ports import (
+    CallTrial,
+    CallTrialResult,
+    HealthFinding,
+    Jobs,
+    NewSession,
+    Records,
+    RuleTrials,
+    SessionStarter,
+    Spending,
+    TeamPairs,
+    TeamSummary,
+    WebPorts,
+)
 from curtainwall.channels.web.server import web_app
 from curtainwall.channels.web.sign_ins import SignIns
 
 __all__ = [
-    "Beginnings",
-    "Doors",
-    "Finding",
-    "House",
+    "CallTrial",
+    "CallTrialResult",
+    "HealthFinding",
     "Hubs",
     "Jobs",
-    "Judging",
-    "Pairing",
+    "NewSession",
     "Records",
+    "RuleTrials",
+    "SessionStarter",
     "SignIns",
     "Spending",
-    "TeamTold",
-    "Trial",
-    "Tried",
-    "Wish",
+    "TeamPairs",
+    "TeamSummary",
+    "WebAccess",
+    "WebPorts",
     "web_app",
 ]

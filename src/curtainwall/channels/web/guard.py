@@ -48,7 +48,7 @@ class Visitor:
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class WebAccess:
     """Under which names we answer, who the people are, and whether the way here is encrypted."""
 
     hosts: frozenset[str]
@@ -70,10 +70,10 @@ class Doors:
         return user in self.operators or user in self.users
 
 
-class Guard:
+class WebGuard:
     """Stands before every route. INVARIANT: a request that changes something passed Host, Origin, cookie and token, in this order."""
 
-    def __init__(self, app: ASGIApp, doors: Doors, sign_ins: SignIns) -> None:
+    def __init__(self, app: ASGIApp, doors: WebAccess, sign_ins: SignIns) -> None:
         self._app = app
         self._doors = doors
         self._sign_ins = sign_ins
@@ -92,15 +92,15 @@ class Guard:
         headers, path, method = Headers(scope=scope), str(scope["path"]), str(scope["method"])
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._doors.knows(hosts[0]):
-            return _told(headers, 421, "this is not the host that you asked for; name it in `web.hosts` if it is")
+            return _refused(headers, 421, "this is not the host that you asked for; name it in `web.hosts` if it is")
         changes = method not in _SAFE
         if changes and not _is_same_origin(headers, hosts[0], self._doors.is_secure):
-            return _told(headers, 403, "this form does not come from a page of ours")
+            return _refused(headers, 403, "this form does not come from a page of ours")
         visitor = self._visitor(headers)
         scope["visitor"] = visitor
         is_public = path == _PUBLIC[0] or path.startswith(_PUBLIC[1])
         if visitor is None and not is_public:
-            return _stranger(scope, headers, changes=changes)
+            return _unknown_visitor(scope, headers, changes=changes)
         return await self._form_refusal(scope, receive, visitor) if changes else None
 
     async def _form_refusal(self, scope: Scope, receive: Receive, visitor: Visitor | None) -> ASGIApp | None:
@@ -108,12 +108,12 @@ class Guard:
         try:
             form = read_form(headers.get("content-type", ""), await read_body(receive))
         except TooBig:
-            return _told(headers, 413, "this is more than a form may hold")
+            return _refused(headers, 413, "this is more than a form may hold")
         except Misread as fault:
-            return _told(headers, 400, str(fault))
+            return _refused(headers, 400, str(fault))
         told = form.get(CSRF_FIELD, "").encode("utf-8", "surrogatepass")
         if visitor is not None and not hmac.compare_digest(told, visitor.csrf.encode()):
-            return _told(headers, 403, "this form is of another sign-in; load the page again")
+            return _refused(headers, 403, "this form is of another sign-in; load the page again")
         scope["form"] = form
         return None
 
@@ -149,9 +149,9 @@ def _is_same_origin(headers: Headers, host: str, is_secure: bool) -> bool:
     return (told.scheme, told.netloc.lower()) == ("https" if is_secure else "http", host.strip().lower())
 
 
-def _stranger(scope: Scope, headers: Headers, *, changes: bool) -> ASGIApp:
+def _unknown_visitor(scope: Scope, headers: Headers, *, changes: bool) -> ASGIApp:
     if changes or headers.get("sec-fetch-dest", "document") not in ("document", ""):
-        return _told(headers, 401, "you are signed out: `curtainwall web link` prints a link; what you typed stays in this window")
+        return _refused(headers, 401, "you are signed out: `curtainwall web link` prints a link; what you typed stays in this window")
     if headers.get("sec-fetch-site") == "cross-site":
         return Response(_BOUNCE, 200, media_type="text/html")
     where = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
@@ -159,7 +159,7 @@ def _stranger(scope: Scope, headers: Headers, *, changes: bool) -> ASGIApp:
     return RedirectResponse(f"/sign-in{ahead}", 303)
 
 
-def _told(headers: Headers, status: int, words: str) -> ASGIApp:
+def _refused(headers: Headers, status: int, words: str) -> ASGIApp:
     """Return a refusal: a line of text, or for a page of ours that waits for it the piece that it shows."""
     if headers.get("hx-request") == "true":
         return HTMLResponse(draw("words.html", words=words, tone="bad"), status)

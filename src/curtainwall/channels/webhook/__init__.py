@@ -1,19 +1,19 @@
 """Deliveries from other systems: signed, bounded, once each, and never more than data to an agent."""
 
-from curtainwall.channels.webhook.endpoint import CHANNEL, Deliveries, Delivery, Endpoint, Hook, Outcome
-from curtainwall.channels.webhook.proofs import Proof, Refused
-from curtainwall.facts.deliveries import Missing, data_of, is_template, prompt_of, read_payload
+from curtainwall.channels.webhook.endpoint import CHANNEL, Deliveries, Delivery, DeliveryStatus, Webhook, WebhookEndpoint
+from curtainwall.channels.webhook.proofs import DeliveryRefused, Proof
+from curtainwall.facts.deliveries import MissingField, data_of, is_template, prompt_of, read_payload
 
 __all__ = [
     "CHANNEL",
     "Deliveries",
     "Delivery",
-    "Endpoint",
-    "Hook",
-    "Missing",
-    "Outcome",
+    "DeliveryRefused",
+    "DeliveryStatus",
+    "MissingField",
     "Proof",
-    "Refused",
+    "Webhook",
+    "WebhookEndpoint",
     "data_of",
     "is_template",
     "prompt_of",

@@ -15,8 +15,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as Path
 
-from curtainwall.channels.webhook.proofs import Proof, Refused
-from curtainwall.facts.deliveries import Missing, data_of, prompt_of, read_payload
+from curtainwall.channels.webhook.proofs import DeliveryRefused, Proof
+from curtainwall.facts.deliveries import MissingField, data_of, prompt_of, read_payload
 from curtainwall.model import Clock, CurtainwallError, NotFound, SessionId, TryLater, Undecided
 
 CHANNEL: Final = "webhook"
@@ -28,7 +28,7 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
+class Webhook:
     """One endpoint: who may deliver to it, what the agent is told, and how much it takes."""
 
     name: str
@@ -52,7 +52,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeliveryStatus:
     """How far a delivery has come, and what the agent said in the end."""
 
     status: Literal["working", "waiting", "done", "failed", "interrupted"]
@@ -66,7 +66,7 @@ class Deliveries(Protocol):
         """Let a session begin with it; the same delivery twice is one session. Raise `NotFound` where that one was deleted."""
         ...
 
-    def outcome(self, hook: str, session: SessionId) -> Outcome:
+    def outcome(self, hook: str, session: SessionId) -> DeliveryStatus:
         """Return how far a session of this hook's has come; raise `NotFound`."""
         ...
 
@@ -76,10 +76,10 @@ class Deliveries(Protocol):
 
 
 @dataclass(slots=True)
-class Endpoint:
+class WebhookEndpoint:
     """All hooks behind one door."""
 
-    hooks: Mapping[str, Hook]
+    hooks: Mapping[str, Webhook]
     deliveries: Deliveries
     clock: Clock
     report: Report
@@ -93,7 +93,7 @@ class Endpoint:
                 Path("/hooks/{hook}", self._deliver, methods=["POST"]),
                 Path("/hooks/{hook}/{session}/{ticket}", self._ask, methods=["GET"]),
             ],
-            exception_handlers={HTTPException: _elsewhere},
+            exception_handlers={HTTPException: _no_such_endpoint},
         )
 
     async def _deliver(self, request: Request) -> Response:
@@ -103,20 +103,20 @@ class Endpoint:
             key = hook.proof.checked(request.headers, body, self.clock.now())
             self._count(hook)
             session = await self.deliveries.take(self._delivery(hook, key, body))
-        except Refused as refusal:
+        except DeliveryRefused as refusal:
             self._tell(request.path_params["hook"], refusal)
-            return _told(refusal.status, {"error": str(refusal)})
+            return _json_response(refusal.status, {"error": str(refusal)})
         except NotFound as fault:
-            return _told(410, {"error": str(fault)})
+            return _json_response(410, {"error": str(fault)})
         except Undecided as waits:
             self.report(f"webhook `{request.path_params['hook']}`: a delivery has to be made again: {waits}")
-            return _told(503, {"error": "the session of this delivery is in use and does not answer; deliver it again"}, _SOON)
+            return _json_response(503, {"error": "the session of this delivery is in use and does not answer; deliver it again"}, _SOON)
         except TryLater as fault:
-            return _told(503, {"error": str(fault)}, _SOON)
+            return _json_response(503, {"error": str(fault)}, _SOON)
         except CurtainwallError as fault:
-            return _told(500, {"error": str(fault)})
+            return _json_response(500, {"error": str(fault)})
         ticket = self.deliveries.ticket(hook.name, session)
-        return _told(202, {"session": session, "status": "accepted", "poll": f"/hooks/{hook.name}/{session}/{ticket}"})
+        return _json_response(202, {"session": session, "status": "accepted", "poll": f"/hooks/{hook.name}/{session}/{ticket}"})
 
     async def _ask(self, request: Request) -> Response:
         hook, session = request.path_params["hook"], SessionId(request.path_params["session"])
@@ -125,73 +125,75 @@ class Endpoint:
                 raise NotFound("there is nothing here")
             outcome = self.deliveries.outcome(hook, session)
         except NotFound:
-            return _told(404, {"error": "there is nothing here"})
-        return _told(200, {"session": session, "status": outcome.status, "text": outcome.text})
+            return _json_response(404, {"error": "there is nothing here"})
+        return _json_response(200, {"session": session, "status": outcome.status, "text": outcome.text})
 
-    def _hook(self, request: Request) -> Hook:
+    def _hook(self, request: Request) -> Webhook:
         hook = self.hooks.get(request.path_params["hook"])
         if hook is None:
-            raise Refused(404, "there is no such webhook")
+            raise DeliveryRefused(404, "there is no such webhook")
         return hook
 
-    def _count(self, hook: Hook) -> None:
+    def _count(self, hook: Webhook) -> None:
         """Refuse what comes more often than it may; only deliveries of whoever knows the secret count."""
         recent, now = self._recent.setdefault(hook.name, deque()), self.clock.elapsed() / 1000
         while recent and recent[0] <= now - _MINUTE:
             recent.popleft()
         if len(recent) >= hook.per_minute:
-            raise Refused(429, f"more than {hook.per_minute} deliveries in a minute")
+            raise DeliveryRefused(429, f"more than {hook.per_minute} deliveries in a minute")
         recent.append(now)
 
-    def _tell(self, hook: str, refusal: Refused) -> None:
+    def _tell(self, hook: str, refusal: DeliveryRefused) -> None:
         """Tell our side as well, where a secret or a field may be misspelled; each kind once a minute, since strangers can be refused."""
         kind, now = (hook, refusal.status), self.clock.elapsed() / 1000
         if hook in self.hooks and (kind not in self._refused or now - self._refused[kind] >= _MINUTE):
             self._refused[kind] = now
             self.report(f"webhook `{hook}`: a delivery was refused: {refusal}")
 
-    def _delivery(self, hook: Hook, key: str, body: bytes) -> Delivery:
+    def _delivery(self, hook: Webhook, key: str, body: bytes) -> Delivery:
         try:
             payload: JsonValue = read_payload(body, is_text=hook.is_text)
         except ValueError as fault:
             what = "it must be text in UTF-8" if hook.is_text else 'send JSON in UTF-8, or let the webhook take text (`body = "text"`)'
-            raise Refused(400, f"the body cannot be read: {_first_line(fault)}; {what}") from None
+            raise DeliveryRefused(400, f"the body cannot be read: {_first_line(fault)}; {what}") from None
         try:
             prompt = prompt_of(hook.prompt, payload)
-        except Missing as fault:
-            raise Refused(422, f'{fault}; `{{{{ name or "text" }}}}` in the prompt says what stands there instead') from None
+        except MissingField as fault:
+            raise DeliveryRefused(422, f'{fault}; `{{{{ name or "text" }}}}` in the prompt says what stands there instead') from None
         return Delivery(hook.name, key, prompt, data_of(hook.name, payload))
 
 
-async def _body(request: Request, hook: Hook) -> bytes:
+async def _body(request: Request, hook: Webhook) -> bytes:
     """Read a body that is neither too long nor too slow."""
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > hook.most_bytes:
-        raise Refused(413, f"the body is longer than {hook.most_bytes} bytes")
+        raise DeliveryRefused(413, f"the body is longer than {hook.most_bytes} bytes")
     if "content-encoding" in request.headers:
-        raise Refused(415, "the body must come as it is, without an encoding")
+        raise DeliveryRefused(415, "the body must come as it is, without an encoding")
     body = b""
     try:
         async with asyncio.timeout(hook.patience):
             async for piece in request.stream():
                 body += piece
                 if len(body) > hook.most_bytes:
-                    raise Refused(413, f"the body is longer than {hook.most_bytes} bytes")
+                    raise DeliveryRefused(413, f"the body is longer than {hook.most_bytes} bytes")
     except TimeoutError:
-        raise Refused(408, f"the body took longer than {hook.patience:g} s") from None
+        raise DeliveryRefused(408, f"the body took longer than {hook.patience:g} s") from None
     except ClientDisconnect:
-        raise Refused(400, "the body ended too early") from None
+        raise DeliveryRefused(400, "the body ended too early") from None
     return body
 
 
-def _elsewhere(_request: Request, fault: Exception) -> Response:
+def _no_such_endpoint(_request: Request, fault: Exception) -> Response:
     """Answer a request that leads to no endpoint in the shape in which all others are answered."""
     assert isinstance(fault, HTTPException)
     is_known = fault.status_code == HTTPStatus.METHOD_NOT_ALLOWED
-    return _told(fault.status_code, {"error": "deliver with POST, ask with GET" if is_known else "there is nothing here"}, fault.headers)
+    return _json_response(
+        fault.status_code, {"error": "deliver with POST, ask with GET" if is_known else "there is nothing here"}, fault.headers
+    )
 
 
-def _told(status: int, words: dict[str, str], headers: Mapping[str, str] | None = None) -> Response:
+def _json_response(status: int, words: dict[str, str], headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse(words, status, {"cache-control": "no-store", "connection": "close", **(headers or {})})
 
 

@@ -11,7 +11,7 @@ from curtainwall.model import Millis
 _LONGEST_KEY: Final = 200
 
 
-class Refused(Exception):
+class DeliveryRefused(Exception):
     """A delivery is not taken: the status that its sender is told, and why."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -42,15 +42,15 @@ class Proof:
         """
         told = headers.get(self.header.lower(), "")
         if not told:
-            raise Refused(401, f"the header `{self.header}` is missing")
+            raise DeliveryRefused(401, f"the header `{self.header}` is missing")
         if self.scheme == "token":
             if not _is_same(told, f"{self.prefix}{self.secret}"):
-                raise Refused(401, "the token is wrong")
+                raise DeliveryRefused(401, "the token is wrong")
             return self._named(headers) or hashlib.sha256(body).hexdigest()
         signed = self._signed(headers, body, now)
         wanted = hmac.new(self.secret.encode(), signed, hashlib.sha256).hexdigest()
         if not _is_same(told, f"{self.prefix}{wanted}"):
-            raise Refused(401, "the signature is wrong")
+            raise DeliveryRefused(401, "the signature is wrong")
         # A header that is not signed could be exchanged, and the same body be delivered once more under another name.
         return hashlib.sha256(signed).hexdigest()
 
@@ -59,15 +59,15 @@ class Proof:
             return body
         told = headers.get(self.time_header.lower(), "")
         if not told.isdecimal() or not told.isascii() or len(told) > 12:
-            raise Refused(401, f"the header `{self.time_header}` must hold the time in seconds")
+            raise DeliveryRefused(401, f"the header `{self.time_header}` must hold the time in seconds")
         if abs(now // 1000 - int(told)) > self.tolerance:
-            raise Refused(401, f"the delivery is older or newer than {self.tolerance} s; send it again, signed anew")
+            raise DeliveryRefused(401, f"the delivery is older or newer than {self.tolerance} s; send it again, signed anew")
         return told.encode() + b"." + body
 
     def _named(self, headers: Mapping[str, str]) -> str:
         told = headers.get(self.key_header.lower(), "") if self.key_header else ""
         if len(told) > _LONGEST_KEY:
-            raise Refused(400, f"the header `{self.key_header}` is longer than {_LONGEST_KEY} characters")
+            raise DeliveryRefused(400, f"the header `{self.key_header}` is longer than {_LONGEST_KEY} characters")
         # A name of the sender's never looks like a digest of ours.
         return f"named:{hashlib.sha256(told.encode()).hexdigest()}" if told else ""
 

@@ -7,13 +7,11 @@ from typing import Annotated
 import typer
 
 from curtainwall.agents.external.container import Engine
-from curtainwall.cli.screen import Output, OutputOption, note, show, show_json
-from curtainwall.cli.tables import columns
-from curtainwall.compose.external.containers import adapters_of
-from curtainwall.compose.external.images import AgentImages, AgentStanding
-from curtainwall.compose.external.processes import lacks_of_local
+from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json
+from curtainwall.compose.external.containers import AgentImages, AgentStatus, adapters_of
+from curtainwall.compose.external.processes import missing_for_local
 from curtainwall.compose.external.providers import accesses, missing_keys
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.setup import load_setup
 from curtainwall.config.agents import BUILTIN, LOCAL
 from curtainwall.config.schema import Config
 from curtainwall.egress import Access
@@ -56,10 +54,10 @@ def build(
         show(f"{agent}: {image} {'is built' if is_new else 'was there already'}")
 
 
-async def _standings() -> Sequence[AgentStanding]:
-    config, engine = set_up().config, Engine()
+async def _standings() -> Sequence[AgentStatus]:
+    config, engine = load_setup().config, Engine()
     try:
-        ours = AgentStanding(BUILTIN, "", "", built=False)
+        ours = AgentStatus(BUILTIN, "", "", built=False)
         adapters = adapters_of(config)
         keys = {name: await _keys_of(config, name) for name in adapters.names}
         standings = await AgentImages(config, engine).standings(adapters, keys)
@@ -77,12 +75,12 @@ async def _keys_of(config: Config, agent: str) -> frozenset[str]:
     return frozenset(given.keys() - await missing_keys(given))
 
 
-async def _local(config: Config) -> AgentStanding:
-    return AgentStanding(LOCAL, "", "", built=False, lacks=await lacks_of_local(LOCAL, config, _given(config, LOCAL)))
+async def _local(config: Config) -> AgentStatus:
+    return AgentStatus(LOCAL, "", "", built=False, lacks=await missing_for_local(LOCAL, config, _given(config, LOCAL)))
 
 
 async def _build(name: str | None, network: str | None) -> list[tuple[str, str, bool]]:
-    config, engine = set_up().config, Engine()
+    config, engine = load_setup().config, Engine()
     images = AgentImages(config, engine)
     if name is not None and name not in adapters_of(config).names:
         raise NotFound(f"there is no agent `{name}` in a container; there are: {', '.join(adapters_of(config).names)}")
@@ -99,13 +97,13 @@ async def _build(name: str | None, network: str | None) -> list[tuple[str, str, 
     return built
 
 
-def _image_word(standing: AgentStanding) -> str:
+def _image_word(standing: AgentStatus) -> str:
     if standing.name in (BUILTIN, LOCAL):
         return "needs none"
     return "built" if standing.built else "not built" if standing.image else "none"
 
 
-def _as_json(standing: AgentStanding) -> dict[str, object]:
+def _as_json(standing: AgentStatus) -> dict[str, object]:
     return {
         "name": standing.name,
         "version": standing.version,

@@ -13,8 +13,8 @@ from curtainwall.cli.asks import IdArgument, SessionOption, answered_with, cover
 from curtainwall.cli.screen import Output, OutputOption, note, show, show_json
 from curtainwall.compose.sessions import load_terms, open_sessions
 from curtainwall.compose.store import open_store
-from curtainwall.host.account import local_user
 from curtainwall.host.home import Home, find_home
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,
@@ -29,7 +29,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.operations.lookup import find_approval
-from curtainwall.session import inert, reach
+from curtainwall.session import inert, scope_of_answer
 
 OnlyOption = Annotated[bool, typer.Option("--only", help="this one alone, and not those that are identical")]
 
@@ -97,7 +97,7 @@ def _settle(said: _Answer, output: Output) -> int:
         if row.settled is not None:
             raise AlreadyAnswered(settled_words(row))
         others = () if said.only else answered_with(row, open_joined(store))[:-1]
-    scope = reach(said.scope, row.covers)
+    scope = scope_of_answer(said.scope, row.covers)
     command = AnswerApproval(by=local_user(), approval=row.approval, granted=said.granted, scope=scope, reason=said.reason)
     told = asyncio.run(_answer_together(home, (key_of(row), *others), command, row.covers))
     for (session, approval), why in told.refused.items():

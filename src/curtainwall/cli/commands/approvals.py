@@ -6,21 +6,18 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.channels.asks.answerers import MayAnswer, answerer_words, answerers
 from curtainwall.channels.asks.answers import Key
+from curtainwall.channels.asks.board import MayAnswer, answerer_words, answerers
 from curtainwall.channels.asks.cards import CardLine, whole_card
 from curtainwall.channels.places import origin_of
-from curtainwall.cli.asks import IdArgument, SessionOption, answered_with, covers_json, key_of, open_joined, settled_words
-from curtainwall.cli.cards import card, card_text
+from curtainwall.cli.asks import IdArgument, SessionOption, answered_with, card, card_text, covers_json, key_of, open_joined, settled_words
 from curtainwall.cli.read_only import open_to_look
-from curtainwall.cli.screen import Output, OutputOption, note, paint, show, show_json, timestamp
-from curtainwall.cli.tables import hanging
-from curtainwall.compose.operators import served_operators
+from curtainwall.cli.screen import Output, OutputOption, hanging, note, paint, show, show_json, timestamp
+from curtainwall.compose.approvals import served_operators
 from curtainwall.compose.store import open_store
 from curtainwall.config.loader import load_config
-from curtainwall.host.account import local_user
 from curtainwall.host.home import find_home
-from curtainwall.host.local_time import when
+from curtainwall.host.user import local_user, when
 from curtainwall.model import (
     ApprovalQuery,
     ApprovalRow,
@@ -28,8 +25,8 @@ from curtainwall.model import (
     Index,
     session_stream,
 )
+from curtainwall.operations.activity import SessionActivity
 from curtainwall.operations.lookup import find_approval, find_session
-from curtainwall.operations.tale import Tale
 from curtainwall.session import inert, lift
 
 app = typer.Typer()
@@ -104,7 +101,7 @@ def show_approval(approval: IdArgument, session: SessionOption = None, output: O
     """Show an ask: exactly what its answer is about and, while it is open, in full whatever that leaves out."""
     with open_store(find_home()) as store:
         row = find_approval(store.index, approval, session)
-        told = Tale()
+        told = SessionActivity()
         for entry in store.log.read(session_stream(row.session)):
             told.take(lift(entry))
         may = _may_answer(store.index)

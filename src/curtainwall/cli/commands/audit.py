@@ -11,13 +11,13 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.channels.text.counts import counted
+from curtainwall.channels.plain import counted
 from curtainwall.cli.read_only import open_to_look
 from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, json_line, note, show, show_json
 from curtainwall.compose.store import open_store
 from curtainwall.host.files.tail import has_reader, last_lines, lines_as_they_come
 from curtainwall.host.home import find_home
-from curtainwall.host.local_time import when
+from curtainwall.host.user import when
 from curtainwall.model import (
     HOUSE,
     SYSTEM,
@@ -254,10 +254,10 @@ async def _settled_after(loss: Loss) -> list[str]:
     ended: list[str] = []
     # Start-up time: looking at the log needs no rules.
     from curtainwall.compose.sessions import open_sessions
-    from curtainwall.compose.setup import InForce, set_up
+    from curtainwall.compose.setup import ActiveSetup, load_setup
 
-    setup = set_up()
-    async with open_sessions(setup.home, InForce(setup).terms) as sessions:
+    setup = load_setup()
+    async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
         kept = [session for session in loss.sessions if sessions.store.log.head(session_stream(session))]
         assert isinstance(sessions.store, SqliteStore)
         for session in kept:
@@ -289,12 +289,12 @@ def rescue_(output: OutputOption = Output.TEXT) -> None:
 
 async def _rebuilt(told: Rescued) -> list[str]:
     # Start-up time: looking at the log needs no gate.
-    from curtainwall.compose.gate import open_house
-    from curtainwall.compose.setup import set_up
+    from curtainwall.compose.gate import open_gate
+    from curtainwall.compose.setup import load_setup
     from curtainwall.serve.rebuild import rebuild
 
     try:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             return [words async for words in rebuild(wired, told.lost)]
     except CurtainwallError as fault:
         # What was saved is saved; a configuration that cannot be read must not hide that.

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curtainwall.channels.cron import STOPPED, FiringRow, JobRow, Past, firing_rows, job_rows, pasts
+from curtainwall.channels.cron import STOPPED, FiringRow, JobHistory, JobRow, firing_rows, job_histories, job_rows
 from curtainwall.cli.read_only import open_to_look
-from curtainwall.cli.screen import Output, OutputOption, note, show, show_json, timestamp
-from curtainwall.cli.tables import columns
+from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json, timestamp
 from curtainwall.config.loader import load_config
-from curtainwall.host.account import local_user
 from curtainwall.host.home import find_home
-from curtainwall.host.local_time import when
+from curtainwall.host.user import local_user, when
 from curtainwall.model import HOUSE, NotFound
 from curtainwall.runtime import Stores, SystemClock
-from curtainwall.serve.cron.jobs import jobs_in, status_in
+from curtainwall.serve.jobs import jobs_in, status_in
 from curtainwall.session import lift
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ def list_jobs(output: OutputOption = Output.TEXT) -> None:
         for it in rows
     ]
     show(columns(("job", "schedule", "zone", "next", "last", "status", "session", "rules of its own"), lines))
-    _tell_stopped(rows)
+    _report_stopped(rows)
 
 
 @app.command()
@@ -72,9 +70,9 @@ def run(job: JobArgument, output: OutputOption = Output.TEXT) -> int:
     Exit codes: 0 done, 1 failed, 3 parked on an approval or a budget, 130 interrupted.
     """
     # Start-up time: listing jobs needs no rules.
-    from curtainwall.compose.setup import set_up
+    from curtainwall.compose.setup import load_setup
 
-    setup = set_up()
+    setup = load_setup()
     if job not in setup.config.cron:
         raise NotFound(f"there is no job `{job}`; `curtainwall cron list` names them")
     return asyncio.run(_ran(setup, job, output))
@@ -100,10 +98,10 @@ def history(
         note("nothing has fired yet")
         return
     show(columns(("due", "job", "status", "session", "why"), [(when(it.due), *list(_firing(it).values())[1:]) for it in found]))
-    _tell_stopped(found)
+    _report_stopped(found)
 
 
-def _tell_stopped(rows: Iterable[JobRow | FiringRow]) -> None:
+def _report_stopped(rows: Iterable[JobRow | FiringRow]) -> None:
     stopped = ", ".join(dict.fromkeys(str(it.session) for it in rows if it.status == STOPPED))
     if stopped:
         note(f"no process works on {stopped} now; `curtainwall serve` goes on, and so does `curtainwall start --resume ID`")
@@ -113,31 +111,31 @@ def _firing(row: FiringRow) -> dict[str, str]:
     return {"due": timestamp(row.due) or "", "job": row.job, "status": row.status, "session": row.session or "", "why": row.why}
 
 
-def _pasts(store: Stores) -> Mapping[str, Past]:
-    return pasts(lift(entry) for entry in store.log.read(HOUSE))
+def _pasts(store: Stores) -> Mapping[str, JobHistory]:
+    return job_histories(lift(entry) for entry in store.log.read(HOUSE))
 
 
 async def _ran(setup: "Setup", job: str, output: Output) -> int:
     # Start-up time: listing jobs needs no agent.
-    from curtainwall.channels.terminal import Telling, one_shot, wants_colour
-    from curtainwall.compose.agents import agents_at_work, default_model_of, models_of
-    from curtainwall.compose.ask_files import files_of
-    from curtainwall.compose.gate import hooks_of, open_house
-    from curtainwall.operations.open import Wanted
-    from curtainwall.serve.cron.firings import HouseFirings
+    from curtainwall.channels.terminal import OneShotSettings, one_shot, wants_colour
+    from curtainwall.compose.agents import default_model_of, model_finder, run_agents
+    from curtainwall.compose.ask_files import ask_files_of
+    from curtainwall.compose.gate import open_gate, session_hooks
+    from curtainwall.operations.open import SessionSpec
+    from curtainwall.serve.firings import JobFirings
 
     async with AsyncExitStack() as stack:
-        wired = await stack.enter_async_context(open_house(setup))
+        wired = await stack.enter_async_context(open_gate(setup))
         model = default_model_of(wired)
-        work = await stack.enter_async_context(agents_at_work(wired, models_of(wired), Wanted(model)))
+        work = await stack.enter_async_context(run_agents(wired, model_finder(wired), SessionSpec(model)))
         # Its agent begins when we follow it, or a quick one would be done before anybody heard a word.
-        firings = HouseFirings(wired, lambda _: None, model)
+        firings = JobFirings(wired, lambda _: None, model)
         session = await firings.fire(await firings.claim_now(job))
         note(f"{job} fired: session {session}")
-        await stack.enter_async_context(files_of(wired, session))
-        await stack.enter_async_context(hooks_of(wired, session))
+        await stack.enter_async_context(ask_files_of(wired, session))
+        await stack.enter_async_context(session_hooks(wired, session))
         line = replace(work.line, listening=work.journal)
-        telling = Telling(
+        telling = OneShotSettings(
             shape=output.value,
             on_ask="park",
             out=sys.stdout,

@@ -2,8 +2,7 @@
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, paint, show, show_json
-from curtainwall.cli.tables import hanging
+from curtainwall.cli.screen import Output, OutputOption, hanging, paint, show, show_json
 from curtainwall.compose.doctor import examine
 from curtainwall.host.home import find_home
 from curtainwall.session import inert

@@ -6,12 +6,10 @@ from typing import Annotated
 import typer
 
 from curtainwall.cli.read_only import open_to_look
-from curtainwall.cli.screen import Output, OutputOption, note, show, show_json, timestamp
-from curtainwall.cli.tables import columns
+from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json, timestamp
 from curtainwall.compose.store import open_store
-from curtainwall.host.account import local_user
 from curtainwall.host.home import find_home
-from curtainwall.host.local_time import when
+from curtainwall.host.user import local_user, when
 from curtainwall.model import (
     GrantRow,
     GrantScope,
@@ -57,14 +55,14 @@ def revoke(
     """Take an answer back, or with a plan's id all that are left of it; calls that are asked from now on ask again."""
     # Start-up time: listings need none of this.
     from curtainwall.compose.sessions import open_sessions
-    from curtainwall.compose.setup import InForce, set_up
+    from curtainwall.compose.setup import ActiveSetup, load_setup
 
-    setup = set_up()
+    setup = load_setup()
     with open_store(setup.home) as store:
         whole = find_grant(store.index, grant)
 
     async def take_back() -> None:
-        async with open_sessions(setup.home, InForce(setup).terms) as sessions:
+        async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
             await sessions.house.revoke(whole, local_user())
 
     asyncio.run(take_back())

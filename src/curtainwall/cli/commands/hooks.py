@@ -7,24 +7,23 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, YesOption, confirm, note, see_that_it_is_a_directory, show, show_json
-from curtainwall.cli.tables import columns
+from curtainwall.cli.screen import Output, OutputOption, YesOption, columns, confirm, note, require_directory, show, show_json
 from curtainwall.compose.hooks import pins_of
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.setup import load_setup
 from curtainwall.host.home import find_home
 from curtainwall.model import Broken, CommandRefused
 from curtainwall.session import inert, visible
 from curtainwall.tools.hooks import (
     FILES,
     Copies,
-    Found,
     Hook,
-    Settings,
-    Trust,
+    HookSettings,
+    HookTrust,
+    WorkspaceHooks,
     copied_programs,
-    not_found,
-    standing_alone,
-    within_reach,
+    exchange_warnings,
+    missing_beside_copies,
+    missing_programs,
     workspace_hooks,
 )
 
@@ -32,9 +31,9 @@ app = typer.Typer()
 _Workspace = Annotated[Path, typer.Argument(metavar="DIR", help="the workspace that brings them")]
 
 _WHAT_TO_DO = {
-    Trust.UNTRUSTED: "brings hooks that do not run; read them, then `curtainwall hooks trust {path}`",
-    Trust.PINNED: "brings hooks that you trusted; `curtainwall hooks forget {path}` takes that back",
-    Trust.CHANGED: "has other hooks than you trusted: they do not run, and calls ask; read them, then `curtainwall hooks trust {path}`",
+    HookTrust.UNTRUSTED: "brings hooks that do not run; read them, then `curtainwall hooks trust {path}`",
+    HookTrust.PINNED: "brings hooks that you trusted; `curtainwall hooks forget {path}` takes that back",
+    HookTrust.CHANGED: "has other hooks than you trusted: they do not run, and calls ask; read them, then `curtainwall hooks trust {path}`",
 }
 _ALONE = " (run as a copy, which finds beside itself only what is listed here)"
 
@@ -45,12 +44,12 @@ def list_hooks(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List the hooks of the configuration, and those that workspaces bring along."""
-    see_that_it_is_a_directory(workspace, "--workspace")
-    setup = set_up()
+    require_directory(workspace, "--workspace")
+    setup = load_setup()
     pins = pins_of(setup.home).all()
     found = [_found(path, dict(pins)) for path in dict.fromkeys((os.path.realpath(workspace), *pins))]
-    found = [_with_notes(each) for each in found if each.trust is not Trust.NONE]
-    configured = Settings(setup.hooks.hooks, (*setup.hooks.notes, *not_found(setup.hooks.hooks)))
+    found = [_with_notes(each) for each in found if each.trust is not HookTrust.NONE]
+    configured = HookSettings(setup.hooks.hooks, (*setup.hooks.notes, *missing_programs(setup.hooks.hooks)))
     if output is Output.JSON:
         show_json({**_as_json(configured), "workspaces": [_found_as_json(each) for each in found]})
         return
@@ -72,10 +71,10 @@ def trust(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Let the hooks that a directory brings along run as they are now; after any change they are asked about again."""
-    see_that_it_is_a_directory(workspace, "DIR")
+    require_directory(workspace, "DIR")
     home = find_home()
     found = _with_notes(workspace_hooks(workspace, {}))
-    if found.trust is Trust.NONE:
+    if found.trust is HookTrust.NONE:
         raise CommandRefused(f"`{found.workspace}` brings no hooks; they would stand in {' or '.join(f'`{name}`' for name in FILES)} there")
     if output is Output.TEXT:
         _show_found(found)
@@ -85,7 +84,7 @@ def trust(
     pins = pins_of(home)
     pins.set(found.workspace, found.digest)
     Copies.of(pins).sweep(pins)
-    show_json(_found_as_json(found) | {"trust": Trust.PINNED.value}) if output is Output.JSON else show(f"trusted {found.workspace}")
+    show_json(_found_as_json(found) | {"trust": HookTrust.PINNED.value}) if output is Output.JSON else show(f"trusted {found.workspace}")
 
 
 @app.command()
@@ -103,23 +102,23 @@ def forget(workspace: _Workspace, output: OutputOption = Output.TEXT) -> None:
 app.command("untrust", hidden=True)(forget)
 
 
-def _found(path: str, pins: dict[str, str]) -> Found:
+def _found(path: str, pins: dict[str, str]) -> WorkspaceHooks:
     try:
         found = workspace_hooks(path, pins)
     except Broken as fault:
-        return Found(path, Trust.CHANGED if path in pins else Trust.UNTRUSTED, Settings(notes=(str(fault),)))
+        return WorkspaceHooks(path, HookTrust.CHANGED if path in pins else HookTrust.UNTRUSTED, HookSettings(notes=(str(fault),)))
     # What was trusted and is gone is a change as well.
-    return Found(path, Trust.CHANGED, found.settings) if found.trust is Trust.NONE and path in pins else found
+    return WorkspaceHooks(path, HookTrust.CHANGED, found.settings) if found.trust is HookTrust.NONE and path in pins else found
 
 
-def _with_notes(found: Found) -> Found:
+def _with_notes(found: WorkspaceHooks) -> WorkspaceHooks:
     """Return the hooks with a note for each whose program is not there, will not find what it needs, or may not be what was looked at."""
     settings = found.settings
-    told = map(inert, (*not_found(settings.hooks, found.workspace), *standing_alone(found), *within_reach(found)))
-    return replace(found, settings=Settings(settings.hooks, (*settings.notes, *told)))
+    told = map(inert, (*missing_programs(settings.hooks, found.workspace), *missing_beside_copies(found), *exchange_warnings(found)))
+    return replace(found, settings=HookSettings(settings.hooks, (*settings.notes, *told)))
 
 
-def _show_found(found: Found) -> None:
+def _show_found(found: WorkspaceHooks) -> None:
     if found.settings.hooks:
         show(_table(found.settings.hooks))
     for hook in found.settings.hooks:
@@ -140,7 +139,7 @@ def _table(hooks: tuple[Hook, ...]) -> str:
     return columns(("event", "for", "limit", "name", "runs"), rows)
 
 
-def _as_json(settings: Settings) -> dict[str, object]:
+def _as_json(settings: HookSettings) -> dict[str, object]:
     hooks = [
         {"name": hook.name, "event": hook.event, "matcher": hook.matcher.text, "runs": str(hook.action), "seconds": hook.seconds}
         for hook in settings.hooks
@@ -148,7 +147,7 @@ def _as_json(settings: Settings) -> dict[str, object]:
     return {"hooks": hooks, "notes": list(settings.notes)}
 
 
-def _found_as_json(found: Found) -> dict[str, object]:
+def _found_as_json(found: WorkspaceHooks) -> dict[str, object]:
     return {
         "workspace": found.workspace,
         "trust": found.trust.value,

@@ -13,23 +13,23 @@ from curtainwall.cli.screen import (
     Output,
     OutputOption,
     YesOption,
+    columns,
     confirm,
     note,
-    see_that_it_is_a_directory,
+    require_directory,
     show,
     show_json,
     timestamp,
 )
-from curtainwall.cli.tables import columns
-from curtainwall.compose.knowledge import notebook_of
+from curtainwall.compose.knowledge import open_notebook
 from curtainwall.compose.setup import judging_masker
 from curtainwall.host.home import Home, find_home
-from curtainwall.host.local_time import when
+from curtainwall.host.user import when
 from curtainwall.model import NotFound, Workspace
 from curtainwall.operations.lookup import find_session
 from curtainwall.runtime import SystemClock
 from curtainwall.session import inert
-from curtainwall.tools.memory import Forgetting, Forgotten, Note, Page, read_notes
+from curtainwall.tools.memory import ForgottenNote, MemoryPage, Note, NoteRemoval, read_notes
 
 app = typer.Typer()
 
@@ -91,7 +91,7 @@ def forget(
 ) -> None:
     """Take notes out of the memory, so that no session recalls them; `memory undo` puts them back."""
     home = find_home()
-    bin_, pages = Forgetting(home.memory), notebook_of(home).all_pages()
+    bin_, pages = NoteRemoval(home.memory), open_notebook(home).all_pages()
     known = [it.name for it in bin_.forgotten()] if for_good else []
     meant = list(dict.fromkeys(_meant(home, [*(each.name for _, each in _all(pages)), *known], name) for name in names))
     if for_good:
@@ -115,7 +115,7 @@ def undo(
 ) -> None:
     """Put back a note that was forgotten, with its labels and where it came from."""
     home = find_home()
-    bin_ = Forgetting(home.memory)
+    bin_ = NoteRemoval(home.memory)
     kept = [it.name for it in bin_.forgotten()]
     if not kept:
         raise NotFound(f"nothing was forgotten in `{home.memory}` that could be put back")
@@ -123,12 +123,12 @@ def undo(
     show_json({"note": back.name, "file": str(home.memory / back.file)}) if output is Output.JSON else show(f"{back.name} is back")
 
 
-def _pages(home: Home, workspace: Path | None, session: str | None) -> Sequence[Page]:
-    notebook = notebook_of(home)
+def _pages(home: Home, workspace: Path | None, session: str | None) -> Sequence[MemoryPage]:
+    notebook = open_notebook(home)
     if workspace is not None and session is not None:
         raise Misuse("--workspace and --session name the same thing; give one of them")
     if workspace is not None:
-        see_that_it_is_a_directory(workspace, "--workspace")
+        require_directory(workspace, "--workspace")
         place = Workspace(path=str(workspace.resolve()), own=False)
     elif session is not None:
         with open_to_look(home) as store:
@@ -140,12 +140,12 @@ def _pages(home: Home, workspace: Path | None, session: str | None) -> Sequence[
     return [page for page in notebook.all_pages() if page.path in reach]
 
 
-def _all(pages: Sequence[Page]) -> Iterator[tuple[Page, Note]]:
+def _all(pages: Sequence[MemoryPage]) -> Iterator[tuple[MemoryPage, Note]]:
     return ((page, each) for page in pages for each in page.notes)
 
 
-def _find(home: Home, text: str) -> tuple[Page, Note]:
-    found = list(_all(notebook_of(home).all_pages()))
+def _find(home: Home, text: str) -> tuple[MemoryPage, Note]:
+    found = list(_all(open_notebook(home).all_pages()))
     name = _meant(home, [each.name for _, each in found], text)
     return next((page, each) for page, each in found if each.name == name)
 
@@ -167,7 +167,7 @@ def _origin(found: Note) -> tuple[str, str, str]:
     return when(found.at), found.agent, ", ".join(found.labels) or "-"
 
 
-def _as_json(page: Page, found: Note, text: str) -> dict[str, object]:
+def _as_json(page: MemoryPage, found: Note, text: str) -> dict[str, object]:
     return {
         "id": found.name,
         "of": page.name,
@@ -181,7 +181,7 @@ def _as_json(page: Page, found: Note, text: str) -> dict[str, object]:
 
 
 def _list_forgotten(home: Home, output: Output) -> None:
-    mask, kept = judging_masker(home).mask_text, list(reversed(Forgetting(home.memory).forgotten()))
+    mask, kept = judging_masker(home).mask_text, list(reversed(NoteRemoval(home.memory).forgotten()))
     if output is Output.JSON:
         told = [{"id": it.name, "file": str(home.memory / it.file), "forgotten": timestamp(it.at), "text": mask(_says(it))} for it in kept]
         show_json(told)
@@ -191,5 +191,5 @@ def _list_forgotten(home: Home, output: Output) -> None:
         note("nothing was forgotten that could be put back")
 
 
-def _says(kept: Forgotten) -> str:
+def _says(kept: ForgottenNote) -> str:
     return "\n".join(each.text for each in read_notes(kept.text) if isinstance(each, Note))

@@ -4,19 +4,30 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import Misuse, Output, OutputOption, note, paint, see_that_it_is_a_directory, show, show_json, verdict_word
-from curtainwall.cli.tables import columns
-from curtainwall.cli.trials import run_trials
-from curtainwall.compose.advice import explained, hooks_that_hear
-from curtainwall.compose.setup import Setup, set_up
-from curtainwall.compose.trial import INVALID, Judge, Ruling, judge_for, lines_of, read_call, refusal_of, workspace_for
+from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, note, paint, require_directory, show, show_json, verdict_word
+from curtainwall.compose.policy import rule_sources
+from curtainwall.compose.setup import Setup, judging_masker, load_setup
+from curtainwall.compose.tools import judged_tools
+from curtainwall.compose.trial import (
+    INVALID,
+    Judge,
+    TrialResult,
+    explain_trial,
+    hooks_for_call,
+    judge_for,
+    read_call,
+    read_lines,
+    refuse_all,
+    workspace_for,
+)
 from curtainwall.facts import read_json
-from curtainwall.host.home import find_home, private_directory, user_homes
+from curtainwall.host.home import Home, find_home, private_directory, user_homes
 from curtainwall.model import (
     BadCall,
     Broken,
@@ -26,8 +37,59 @@ from curtainwall.model import (
     denial,
     in_order,
 )
-from curtainwall.policy import RuleCard, import_permissions
-from curtainwall.session import inert
+from curtainwall.policy import (
+    Judged,
+    Lists,
+    Policy,
+    Protection,
+    Result,
+    RuleCard,
+    RuleSource,
+    Trial,
+    import_permissions,
+    judge_trial,
+    labels_of,
+    load,
+    read_corpus,
+    run_corpus,
+)
+from curtainwall.session import Rules, inert
+
+
+def run_trials(home: Home, file: Path, policy_files: list[Path]) -> tuple[Result, ...]:
+    """Return what came out for every line of a corpus, under the rules that ship, the user's own, and those that were given."""
+    sources = rule_sources(home, policy_files)
+    tools = judged_tools(home, judging_masker(home))
+    try:
+        trials = read_corpus(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise Broken(f"`{file}` is not UTF-8; save it as UTF-8 text") from None
+    except Broken as fault:
+        raise Broken(f"`{file}`: {fault}") from None
+    if not trials:
+        # Nothing expected is nothing tested: a green answer would be taken for more than it is.
+        raise Broken(f"`{file}` holds no expected verdict; docs/policy.md says how a line is written")
+
+    @cache
+    def policy_of(rules: str, lists: Lists, protection: Protection) -> Policy:
+        added = (RuleSource("rules", rules, user=True),) if rules else ()
+        return load((*sources, *added), lists=lists, protection=protection)
+
+    def judged(trial: Trial) -> Judged:
+        if trial.call is None:
+            return judge_trial(trial, sources)
+        lists = Lists(trial.lists.hosts, trial.lists.remotes, trial.lists.push_remotes, trial.lists.teams)
+        policy = policy_of(trial.rules, lists, Protection(trial.protected.never, trial.protected.readonly, trial.protected.free))
+        judge = Judge(Rules(policy=policy), tools, trial.facts)
+        try:
+            ruling = judge.call(trial.call.tool, dict(trial.call.arguments))
+        except BadCall as bad:
+            return Judged(denial(bad.rule, str(bad)))
+        labels = labels_of(policy, ruling.subject, trial.facts) if ruling.subject else ()
+        return Judged(ruling.verdict, tuple(label for label, _ in labels))
+
+    return run_corpus(trials, judged)
+
 
 app = typer.Typer()
 
@@ -46,15 +108,15 @@ LabelsOption = Annotated[str, typer.Option(help="what the session has touched, w
 def _judge(workspace: Path | None, project: Path | None, policy: list[Path] | None, mode: Mode, labels: str) -> tuple[Setup, Judge]:
     if workspace is not None and project is not None:
         raise Misuse("give --workspace or --project, not both")
-    setup = set_up(policy or ())
+    setup = load_setup(policy or ())
     for warning in setup.warnings:
         note(f"warning: {warning}")
     try:
         place, remark = workspace_for(setup, workspace, project)
     except CommandRefused as refusal:
         raise Misuse(str(refusal)) from None
-    see_that_it_is_a_directory(workspace, "--workspace")
-    see_that_it_is_a_directory(project, "--project")
+    require_directory(workspace, "--workspace")
+    require_directory(project, "--project")
     if remark:
         note(f"note: {remark}")
     return setup, judge_for(setup, place, mode, frozenset(label.strip() for label in labels.split(",") if label.strip()))
@@ -81,7 +143,7 @@ def check(
     except (CurtainwallError, OSError) as error:
         fault = str(error)
         note(f"curtainwall: {inert(fault)}; until this is repaired every call is denied")
-        judged = refusal_of(fault)
+        judged = refuse_all(fault)
     for line in _calls("calls, one JSON object per line, are"):
         print(json.dumps(judged(line).told()), flush=True)
     if fault:
@@ -91,7 +153,7 @@ def check(
 def _calls(what: str) -> Iterator[bytes]:
     if sys.stdin.isatty():
         note(f"{what} read from the terminal; Ctrl-D ends")
-    return lines_of(sys.stdin.buffer)
+    return read_lines(sys.stdin.buffer)
 
 
 @app.command("explain")
@@ -114,15 +176,15 @@ def explain_call(
         )
         ruling = judge.call(name, given)
     except BadCall as bad:
-        ruling = Ruling(denial(bad.rule, str(bad)))
+        ruling = TrialResult(denial(bad.rule, str(bad)))
     except (ValueError, RecursionError) as fault:
-        ruling = Ruling(denial(INVALID, f"the arguments are no JSON: {fault}"))
+        ruling = TrialResult(denial(INVALID, f"the arguments are no JSON: {fault}"))
     if project is None and _OWN_IS_FREE in ruling.verdict.because:
         note(
             "note: judged as a workspace of the session's own; a project, as `start --workspace DIR` has it, is judged with `--project DIR`"
         )
-    told = explained(setup, judge, ruling, name)
-    hooks = hooks_that_hear(setup, judge.facts.workspace.path, name) if ruling.subject else ()
+    told = explain_trial(setup, judge, ruling, name)
+    hooks = hooks_for_call(setup, judge.facts.workspace.path, name) if ruling.subject else ()
     if output is Output.JSON:
         rules = [
             {"id": card.id, "kind": card.kind, "title": card.title, "reason": card.reason, "source": card.source} for card in told.rules
@@ -152,7 +214,7 @@ def rules(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List the rules in force, structural ones first, and those of one team, job or webhook last."""
-    setup = set_up(policy or ())
+    setup = load_setup(policy or ())
     for warning in setup.warnings:
         note(f"warning: {warning}")
     found = {**dict.fromkeys(setup.policy.rules, ""), **setup.own_cards}
@@ -206,7 +268,7 @@ def import_rules(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Turn Claude Code's permission lists into rules, never looser than they were."""
-    see_that_it_is_a_directory(workspace, "--workspace")
+    require_directory(workspace, "--workspace")
     try:
         settings = read_json(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -241,7 +303,7 @@ def _put(text: str, name: str) -> Path:
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text + "\n")
     try:
-        set_up()
+        load_setup()
     except BaseException:
         path.unlink()
         raise

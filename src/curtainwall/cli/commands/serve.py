@@ -8,17 +8,16 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.compose.setup import Setup, set_up
-from curtainwall.serve.logs import Logbook, Shape
-from curtainwall.serve.process import open_many_files, stay
-from curtainwall.serve.service import serving
+from curtainwall.compose.setup import Setup, load_setup
+from curtainwall.serve.logs import Logbook, LogFormat
+from curtainwall.serve.service import open_many_files, serving, tune_process
 
 _AT_ONCE = 1
 
 
 def serve(
     policy: Annotated[list[Path] | None, typer.Option(help="a rule file to add; may be given more than once")] = None,
-    log: Annotated[Shape, typer.Option(help="what is written to stderr: text, or one JSON object a line")] = Shape.TEXT,
+    log: Annotated[LogFormat, typer.Option(help="what is written to stderr: text, or one JSON object a line")] = LogFormat.TEXT,
 ) -> None:
     """Serve sessions on every channel that the configuration names, until SIGTERM or Ctrl-C.
 
@@ -28,7 +27,7 @@ def serve(
     book = Logbook(log)
     book.take_over()
     open_many_files()
-    asyncio.run(_served(set_up(policy or ()), book))
+    asyncio.run(_served(load_setup(policy or ()), book))
 
 
 async def _served(setup: Setup, book: Logbook) -> None:
@@ -44,7 +43,7 @@ async def _served(setup: Setup, book: Logbook) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)
     async with serving(setup, book) as house:
-        stay(house.wired.store)
+        tune_process(house.wired.store)
         loop.add_signal_handler(signal.SIGHUP, house.reloading.look)
         await stopped.wait()
     book.say("everything is parked")

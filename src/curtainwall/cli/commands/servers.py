@@ -4,36 +4,90 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
 
-from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, note, show, show_json
-from curtainwall.cli.server_review import changed_tools, new_tools, review_text
-from curtainwall.cli.tables import columns
-from curtainwall.compose.servers import needs_of, open_servers, seen
-from curtainwall.compose.setup import Setup, judging_masker, set_up
+from curtainwall.channels.plain import exact_rows
+from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, room, show, show_json
+from curtainwall.compose.servers import check_server, needed_paths, open_servers
+from curtainwall.compose.setup import Setup, judging_masker, load_setup
 from curtainwall.config.edit import add_roles, add_server, has_server, remove_server, shown
 from curtainwall.config.loader import load_config
-from curtainwall.config.secret_places import secret_variables
+from curtainwall.config.secrets import secret_variables
 from curtainwall.facts import is_beneath
 from curtainwall.host.home import find_home
-from curtainwall.model import Broken, NotFound, Place, SessionId, Workspace
+from curtainwall.model import Broken, NotFound, Place, SessionId, Workspace, in_order
 from curtainwall.session import inert, visible
 from curtainwall.tools.servers import (
-    Offered,
+    OfferedTool,
     Proposal,
     Review,
     Reviews,
     Servers,
     ServerSpec,
-    Standing,
+    ToolStatus,
+    comparison,
     is_running,
-    propose,
+    propose_roles,
+    statement,
     why_unusable,
 )
+
+_LEAD = "# "
+_SPELT_OUT = "= "
+
+
+def review_text(before: Review, offered: Mapping[str, OfferedTool]) -> str:
+    """Return all that is new in what a server offers, as comments beside the roles that are proposed; nothing where nothing is new."""
+    most = room()
+    rows: list[str] = []
+    for line in _review(before, offered):
+        rows += [line] if most is None else exact_rows(line, most - len(_LEAD))
+    return "\n".join(f"{_LEAD}{row}" for row in rows)
+
+
+def new_tools(before: Review, offered: Mapping[str, OfferedTool]) -> list[str]:
+    """Return the names of the tools that nobody has reviewed yet."""
+    return sorted(offered.keys() - before.tools.keys())
+
+
+def changed_tools(before: Review, offered: Mapping[str, OfferedTool]) -> list[str]:
+    """Return the names of the tools that are described otherwise than when they were reviewed, or were in the meantime."""
+    return sorted((before.compared(offered).changed & offered.keys()) - {*new_tools(before, offered)})
+
+
+def _review(before: Review, offered: Mapping[str, OfferedTool]) -> Iterator[str]:
+    for name in new_tools(before, offered):
+        yield f"`{name}` is new. The server says:"
+        for line in statement(offered[name]):
+            yield from _seen("  ", line)
+    for name in changed_tools(before, offered):
+        lines = comparison(before.tools[name], offered[name])
+        if not lines:
+            yield f"`{name}` was described otherwise in the meantime, and is now as it was reviewed; what it said then is not kept"
+            continue
+        yield f"`{name}` has changed since it was reviewed (- then, + now):"
+        for line in lines:
+            if line.skipped:
+                yield f"  …[{line.skipped} lines are as they were reviewed]…"
+            yield from _seen(f"{line.mark} ", line.text)
+    for name in sorted(before.tools.keys() - offered.keys()):
+        yield f"`{name}` is no longer offered"
+
+
+def _seen(mark: str, line: str) -> Iterator[str]:
+    """Yield a line with everything visible that is in it, and spelt out beneath it where letters may look like others."""
+    yield f"{mark}{visible(in_order(line))}"
+    if not line.isascii():
+        yield f"{mark}{_SPELT_OUT}{''.join(letter if letter.isascii() else _escaped(letter) for letter in line)}"
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape", "surrogatepass").decode()
+
 
 app = typer.Typer()
 
@@ -44,7 +98,7 @@ KnownArgument = Annotated[str, typer.Argument(metavar="SERVER", help="as in `[se
 @app.command("list")
 def list_servers(output: OutputOption = Output.TEXT) -> None:
     """List the servers: how they run, and how many of their tools can be called."""
-    setup = set_up()
+    setup = load_setup()
     servers, told = _servers(setup), list[dict[str, object]]()
     for spec in setup.servers:
         standings = [servers.shelf.standing(spec.name, tool) for tool in {*servers.shelf.review(spec.name).tools, *spec.tools}]
@@ -56,9 +110,9 @@ def list_servers(output: OutputOption = Output.TEXT) -> None:
                 "shared": spec.shared,
                 "running": is_running(setup.home.root / "servers", spec.name),
                 "reviewed": bool(servers.shelf.review(spec.name).tools),
-                "ready": standings.count(Standing.READY),
-                "suspended": standings.count(Standing.CHANGED),
-                "denied": len(standings) - standings.count(Standing.READY) - standings.count(Standing.CHANGED),
+                "ready": standings.count(ToolStatus.READY),
+                "suspended": standings.count(ToolStatus.CHANGED),
+                "denied": len(standings) - standings.count(ToolStatus.READY) - standings.count(ToolStatus.CHANGED),
             }
         )
     if output is Output.JSON:
@@ -96,7 +150,7 @@ def add(
     reads = [*dict.fromkeys(os.path.normpath(path) for path in read or ())]
     writes = [*dict.fromkeys(os.path.normpath(path) for path in write or ())]
     open_ = [os.path.expanduser(path) for path in (*reads, *writes)]
-    needed = () if trusted else tuple(path for path in needs_of(program, args) if not any(is_beneath(path, one) for one in open_))
+    needed = () if trusted else tuple(path for path in needed_paths(program, args) if not any(is_beneath(path, one) for one in open_))
     settings: dict[str, object] = {
         "command": os.path.abspath(program) if "/" in program else program,
         "args": args,
@@ -111,7 +165,7 @@ def add(
     given = {key: value for key, value in settings.items() if value not in ([], False, None)}
     home = find_home()
     # Seen as the file would be seen, before anything is written.
-    hosts = seen(name, env or (), network or (), secret_variables(load_config(home.config)))
+    hosts = check_server(name, env or (), network or (), secret_variables(load_config(home.config)))
     ServerSpec(name, program, tuple(args), read=tuple(reads), write=tuple(writes), network=hosts, trusted=trusted, shared=shared)
     home.prepare()
     add_server(home.config, name, given)
@@ -145,13 +199,13 @@ def remove(name: KnownArgument, yes: YesOption = False, output: OutputOption = O
 @app.command("test")
 def try_out(name: KnownArgument, output: OutputOption = Output.TEXT) -> None:
     """Start a server, see that it answers, and show how its tools stand."""
-    setup = set_up()
+    setup = load_setup()
     spec = _find(setup, name)
     about, offered = _ask(setup, spec)
     shelf, now = _servers(setup).shelf, dict[str, tuple[str, str]]()
     review = shelf.review(name).compared(offered)
     for tool in sorted({*offered, *spec.tools}):
-        standing = Standing.CHANGED if tool in review.changed else shelf.standing(name, tool)
+        standing = ToolStatus.CHANGED if tool in review.changed else shelf.standing(name, tool)
         why = why_unusable(offered[tool]) if tool in offered else "the server does not offer it"
         now[tool] = (standing.value, why or shelf.fault(name, tool))
     if output is Output.JSON:
@@ -161,7 +215,7 @@ def try_out(name: KnownArgument, output: OutputOption = Output.TEXT) -> None:
     show(f"{name} answers: {about}, {len(offered)} tools")
     rows = [(tool, standing, _roles(spec, tool), why) for tool, (standing, why) in now.items()]
     show(columns(("tool", "standing", "roles", "why"), rows))
-    if any(standing != Standing.READY.value for standing, _ in now.values()):
+    if any(standing != ToolStatus.READY.value for standing, _ in now.values()):
         note(f"`curtainwall servers annotate {name}` proposes roles, and shows what has changed")
 
 
@@ -175,7 +229,7 @@ def annotate(
     """Propose roles for a server's tools, and show all that is new or has changed since a review; with --write, take it over."""
     if write and not yes and output is Output.JSON:
         raise Misuse("nobody reads JSON before it is taken over; leave `--output json` away, or add --yes")
-    setup = set_up()
+    setup = load_setup()
     spec = _find(setup, name)
     about, offered = _ask(setup, spec)
     reviews = Reviews(setup.home.root / "servers")
@@ -220,7 +274,7 @@ def _find(setup: Setup, name: str) -> ServerSpec:
     return found
 
 
-def _ask(setup: Setup, spec: ServerSpec) -> tuple[str, dict[str, Offered]]:
+def _ask(setup: Setup, spec: ServerSpec) -> tuple[str, dict[str, OfferedTool]]:
     """Start a server in an empty workspace and return what it is and what it offers."""
     setup.home.prepare()
     with tempfile.TemporaryDirectory(prefix="curtainwall-") as directory:
@@ -228,7 +282,7 @@ def _ask(setup: Setup, spec: ServerSpec) -> tuple[str, dict[str, Offered]]:
         return asyncio.run(_answer(_servers(setup), spec, None if spec.shared else place))
 
 
-async def _answer(servers: Servers, spec: ServerSpec, place: Place | None) -> tuple[str, dict[str, Offered]]:
+async def _answer(servers: Servers, spec: ServerSpec, place: Place | None) -> tuple[str, dict[str, OfferedTool]]:
     link = await servers.supervisor.open(spec, place)
     try:
         return link.about, await servers.supervisor.offers(spec.name, link)
@@ -236,13 +290,13 @@ async def _answer(servers: Servers, spec: ServerSpec, place: Place | None) -> tu
         await link.close()
 
 
-def _proposals(spec: ServerSpec, offered: Mapping[str, Offered]) -> tuple[list[Proposal], dict[str, str]]:
+def _proposals(spec: ServerSpec, offered: Mapping[str, OfferedTool]) -> tuple[list[Proposal], dict[str, str]]:
     """Return proposals for the tools that have no roles yet, and why some can have none."""
     proposals: list[Proposal] = []
     refused: dict[str, str] = {}
     for tool in offered.values():
         try:
-            made = propose(tool, trusted=spec.trusted, server=spec.name)
+            made = propose_roles(tool, trusted=spec.trusted, server=spec.name)
         except Broken as fault:
             refused[tool.name] = str(fault)
             continue
@@ -251,7 +305,7 @@ def _proposals(spec: ServerSpec, offered: Mapping[str, Offered]) -> tuple[list[P
     return proposals, refused
 
 
-def _told(tool: Offered | None) -> dict[str, JsonValue] | None:
+def _told(tool: OfferedTool | None) -> dict[str, JsonValue] | None:
     return None if tool is None else tool.told
 
 

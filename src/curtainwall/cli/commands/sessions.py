@@ -5,20 +5,17 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
-from curtainwall.channels.text.counts import counted
-from curtainwall.cli.commands.held import held, restore
-from curtainwall.cli.commands.sessions_removal import ago, clean, delete
+from curtainwall.channels.plain import counted
 from curtainwall.cli.read_only import open_to_look
-from curtainwall.cli.screen import Misuse, Output, OutputOption, note, show, show_json, timestamp
-from curtainwall.cli.tables import columns, hanging
+from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, hanging, note, show, show_json, timestamp
+from curtainwall.cli.session_removal import ago, clean, delete
 from curtainwall.compose.store import open_store
-from curtainwall.host.account import local_user
 from curtainwall.host.home import find_home
-from curtainwall.host.local_time import when
+from curtainwall.host.user import local_user, when
 from curtainwall.model import (
     MCP,
     OUTSIDE,
@@ -33,11 +30,57 @@ from curtainwall.model import (
     SessionRow,
     SessionStatus,
     ToolUsesReported,
-    VerdictTold,
+    VerdictReport,
     session_stream,
 )
 from curtainwall.operations.lookup import find_session, is_stopped
 from curtainwall.session import Figure, figures, fold, inert, lift
+
+if TYPE_CHECKING:
+    from curtainwall.operations.held import HeldEntry
+
+
+def held(
+    session: Annotated[str | None, typer.Argument(metavar="[SESSION]", help="only of this session; its id, or the beginning of it")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List files that were set aside in projects, because they run by themselves and came while an agent worked."""
+    # Start-up time: listings need none of this.
+    from curtainwall.operations.held import still_held
+
+    with open_to_look(find_home()) as store:
+        rows = None if session is None else [find_session(store.index, session)]
+        found = [*still_held(store, rows)]
+    if output is Output.JSON:
+        show_json([_held_json(it) for it in found])
+    elif found:
+        show(columns(("file", "now", "session", "since"), [(it.file.path, it.file.aside, it.session, when(it.at)) for it in found]))
+        note(
+            f"{counted(len(found), 'file')} set aside: look at each, an agent may have written it; "
+            "`curtainwall sessions restore FILE` puts one back"
+        )
+    else:
+        note("nothing is set aside")
+
+
+def restore(
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="a file that was set aside, by its old name or the one it has now")],
+) -> None:
+    """Put back files that were set aside while an agent worked; those that changed since stay where they are."""
+    # Start-up time: listings need none of this.
+    from curtainwall.operations.held import restore as put_back
+
+    with open_to_look(find_home()) as store:
+        for path in files:
+            file, instead = put_back(store, path)
+            kept = f"; what was there instead is `{instead}` now" if instead is not None else ""
+            note(f"`{file.path}` is back{kept}")
+
+
+def _held_json(found: "HeldEntry") -> dict[str, object]:
+    file = found.file
+    return {"path": file.path, "aside": file.aside, "replaced": file.is_replaced, "session": found.session, "at": timestamp(found.at)}
+
 
 app = typer.Typer()
 
@@ -93,7 +136,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
     # Start-up time: listings need none of this.
     from curtainwall.channels.slash.lines import budget_lines
     from curtainwall.cli.conversations import conversation_json, conversation_lines
-    from curtainwall.operations.views import view_of
+    from curtainwall.operations.desk import session_view
     from curtainwall.session import transcript
 
     with open_to_look(find_home()) as store:
@@ -112,7 +155,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         opens = {"open_calls": calls, "approvals": asks, "budget": [_figure_json(it) for it in budget]}
         show_json({**_as_json(row), **about, **opens, **conversation_json(told, state)})
         return
-    view = view_of(state, (), None)
+    view = session_view(state, (), None)
     how = f", the last turn {_ENDED[row.stands]}" if row.stands in _ENDED else ""
     how = f"{how}, process {owner.pid}" if owner else how
     if nobody_works:
@@ -167,10 +210,10 @@ def history(
     """Print what was said in a session, also before it was forked off another."""
     # Start-up time: listings need none of this.
     from curtainwall.channels.slash.lines import history_lines
-    from curtainwall.cli.conversations import said_in
+    from curtainwall.cli.conversations import utterances_in
 
     with open_to_look(find_home()) as store:
-        said = said_in(store.log, find_session(store.index, session).session)
+        said = utterances_in(store.log, find_session(store.index, session).session)
     if output is Output.JSON:
         show_json([{"by": it.by or None, "text": it.text, "end": it.end} for it in said[-count:]])
     elif said:
@@ -189,15 +232,15 @@ def why(
     # Start-up time: listings need none of this.
     from curtainwall.channels.slash.lines import why_lines
     from curtainwall.compose.sessions import open_sessions
-    from curtainwall.compose.setup import InForce, set_up
+    from curtainwall.compose.setup import ActiveSetup, load_setup
     from curtainwall.operations.explanations import Explanations
 
     with open_store(find_home()) as store:
         row = find_session(store.index, session)
 
-    async def explained() -> VerdictTold:
-        setup = set_up()
-        async with open_sessions(setup.home, InForce(setup).terms) as sessions:
+    async def explained() -> VerdictReport:
+        setup = load_setup()
+        async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
             return Explanations(sessions).why(row.session, about)
 
     told = asyncio.run(explained())
@@ -215,8 +258,8 @@ def budget(
     # Start-up time: listings need none of this.
     from curtainwall.channels.slash.lines import budget_lines
     from curtainwall.compose.sessions import open_sessions
-    from curtainwall.compose.setup import InForce, set_up
-    from curtainwall.operations.views import view_of
+    from curtainwall.compose.setup import ActiveSetup, load_setup
+    from curtainwall.operations.desk import session_view
 
     wanted = _wanted(kind, amount)
     home = find_home()
@@ -225,14 +268,14 @@ def budget(
     if wanted is not None:
 
         async def send(command: RaiseBudget) -> None:
-            setup = set_up()
-            async with open_sessions(setup.home, InForce(setup).terms) as sessions:
+            setup = load_setup()
+            async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
                 await sessions.house.send(row.session, command)
 
         asyncio.run(send(RaiseBudget(by=local_user(), kind=wanted[0], limit=wanted[1])))
     with open_store(home) as store:
         state = fold(lift(entry) for entry in store.log.read(session_stream(row.session)))
-    view = view_of(state, (), None)
+    view = session_view(state, (), None)
     if output is Output.JSON:
         show_json({"session": row.session, "budget": [_figure_json(it) for it in figures(state)], "exhausted": list(view.exhausted)})
         return
@@ -244,13 +287,13 @@ def budget(
 
 def _wanted(kind: str | None, amount: str | None) -> tuple[BudgetKind, float] | None:
     # Start-up time: listings need none of this.
-    from curtainwall.channels.slash import Misspoken, read_budget
+    from curtainwall.channels.slash import SlashUsageError, read_budget
 
     if kind is None:
         return None
     try:
         read = read_budget(f"{kind} {amount or ''}".strip())
-    except Misspoken as error:
+    except SlashUsageError as error:
         raise Misuse(f"{error}; write `tokens 2m`, `steps 500`, `seconds 4h` or `dollars 10`") from None
     assert read.kind is not None
     return read.kind, read.limit
@@ -265,14 +308,14 @@ def rename(
     """Give a session another name."""
     # Start-up time: listings need none of this.
     from curtainwall.compose.sessions import open_sessions
-    from curtainwall.compose.setup import InForce, set_up
+    from curtainwall.compose.setup import ActiveSetup, load_setup
 
-    setup = set_up()
+    setup = load_setup()
     with open_store(setup.home) as store:
         row = find_session(store.index, session)
 
     async def send() -> None:
-        async with open_sessions(setup.home, InForce(setup).terms) as sessions:
+        async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
             await sessions.house.send(row.session, RenameSession(by=local_user(), name=name))
 
     asyncio.run(send())
@@ -287,7 +330,7 @@ def export(
 ) -> None:
     """Print a session's log as JSON lines, with the very bytes that were logged; with --output json as one document."""
     # Start-up time: listings need none of this.
-    from curtainwall.operations.exports import export_lines
+    from curtainwall.operations.replay import export_lines
 
     with open_to_look(find_home()) as store:
         row = find_session(store.index, session)
@@ -345,19 +388,19 @@ def fork(
     """Open a new session that knows what this one knows: labels come along, grants do not."""
     # Start-up time: listings need none of this.
     from curtainwall.compose.sessions import open_sessions
-    from curtainwall.compose.setup import InForce, set_up
+    from curtainwall.compose.setup import ActiveSetup, load_setup
     from curtainwall.operations.fork import fork as fork_session
-    from curtainwall.session import see_name
+    from curtainwall.session import require_short_name
 
-    see_name(name)
-    setup = set_up()
+    require_short_name(name)
+    setup = load_setup()
     with open_store(setup.home) as store:
         row = find_session(store.index, session)
         if row.own_workspace and store.leases.owner(session_stream(row.session)):
             note("the session is running; its workspace is copied as it is at this moment")
 
     async def run() -> None:
-        async with open_sessions(setup.home, InForce(setup).terms) as sessions:
+        async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
             forked = await fork_session(sessions, row.session, local_user(), name)
         if forked.copied is None:
             note(f"warning: both sessions work in the project `{inert(forked.workspace)}` from now on")

@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, note, see_that_it_is_a_directory, show, show_json
-from curtainwall.cli.tables import columns
-from curtainwall.compose.knowledge import shelf_of, standing_of
-from curtainwall.compose.setup import judging_masker, set_up
+from curtainwall.cli.screen import Output, OutputOption, columns, note, require_directory, show, show_json
+from curtainwall.compose.knowledge import skill_index, trust_text
+from curtainwall.compose.setup import judging_masker, load_setup
 from curtainwall.model import NotFound, Workspace
 from curtainwall.session import inert
-from curtainwall.tools.skills import Passed, Skill
+from curtainwall.tools.skills import Skill, SkippedFolder
 
 app = typer.Typer()
 
@@ -21,13 +20,13 @@ WorkspaceOption = Annotated[Path, typer.Option(metavar="DIR", help="a directory 
 @app.command("list")
 def list_skills(workspace: WorkspaceOption = Path(), output: OutputOption = Output.TEXT) -> None:
     """List your skills, and those that a workspace brings along."""
-    setup = set_up()
-    skills, passed = shelf_of(setup.home).look(_at(workspace))
+    setup = load_setup()
+    skills, passed = skill_index(setup.home).look(_at(workspace))
     if output is Output.JSON:
         show_json({"skills": [_as_json(skill) for skill in skills], "unusable": [_passed_as_json(each) for each in passed]})
         return
     mask = judging_masker(setup.home).mask_text
-    rows = [(skill.name, standing_of(skill), skill.digest[:12], inert(mask(skill.description))) for skill in skills]
+    rows = [(skill.name, trust_text(skill), skill.digest[:12], inert(mask(skill.description))) for skill in skills]
     if rows:
         show(columns(("skill", "is", "digest", "says of itself"), rows))
     elif not passed:
@@ -43,8 +42,8 @@ def show_skill(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show one skill as agents get it, with its files."""
-    setup = set_up()
-    shelf, place = shelf_of(setup.home), _at(workspace)
+    setup = load_setup()
+    shelf, place = skill_index(setup.home), _at(workspace)
     skills, passed = shelf.look(place)
     if all(skill.name != name for skill in skills) and (broken := next((it for it in passed if Path(it.path).name == name), None)):
         raise NotFound(f"`{inert(broken.path)}` is not usable: {inert(broken.why)}")
@@ -53,12 +52,12 @@ def show_skill(
     if output is Output.JSON:
         show_json({**_as_json(skill), "text": text, "files": list(skill.folder.files)})
         return
-    show(f"{skill.name}: {standing_of(skill)}\n{inert(skill.path)}\ndigest {skill.digest}\nfiles: {inert(', '.join(skill.folder.files))}\n")
+    show(f"{skill.name}: {trust_text(skill)}\n{inert(skill.path)}\ndigest {skill.digest}\nfiles: {inert(', '.join(skill.folder.files))}\n")
     show("\n".join(inert(line) for line in text.split("\n")))
 
 
 def _at(workspace: Path) -> Workspace:
-    see_that_it_is_a_directory(workspace, "--workspace")
+    require_directory(workspace, "--workspace")
     return Workspace(path=str(workspace.resolve()), own=False)
 
 
@@ -67,5 +66,5 @@ def _as_json(skill: Skill) -> dict[str, object]:
     return {**told, "source": "workspace" if skill.is_of_workspace else "user", "description": skill.description}
 
 
-def _passed_as_json(passed: Passed) -> dict[str, str]:
+def _passed_as_json(passed: SkippedFolder) -> dict[str, str]:
     return {"path": passed.path, "why": passed.why}

@@ -12,27 +12,137 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.channels.terminal import Conversing, Holding, Line, Telling, converse, on_end_signal, one_shot, wants_colour
-from curtainwall.channels.text.counts import counted
-from curtainwall.cli.cards import card_text
-from curtainwall.cli.clone import Cloning
-from curtainwall.cli.screen import Misuse, confirm, note, see_that_it_is_a_directory
-from curtainwall.compose.agents import AtWork, agents_at_work, models_of, wanted_of
-from curtainwall.compose.ask_files import files_of
-from curtainwall.compose.external.container_kind import Brokered, all_agents
-from curtainwall.compose.gate import hooks_of, open_house
-from curtainwall.compose.setup import Setup, set_up
-from curtainwall.host.account import local_user
-from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, SessionId, Who
-from curtainwall.operations.begin_once import take_up
+from curtainwall.channels.plain import counted
+from curtainwall.channels.terminal import (
+    ChannelPorts,
+    ConversationSettings,
+    OneShotSettings,
+    OwnerWatch,
+    converse,
+    leave,
+    on_end_signal,
+    one_shot,
+    wait_until_settled,
+    wants_colour,
+)
+from curtainwall.cli.asks import card_text
+from curtainwall.cli.screen import Misuse, confirm, note, require_directory
+from curtainwall.compose.agents import ContainerKind, RunningAgents, all_agents, model_finder, run_agents, session_spec
+from curtainwall.compose.ask_files import ask_files_of
+from curtainwall.compose.gate import GatedSessions, open_gate, session_hooks
+from curtainwall.compose.setup import Setup, load_setup
+from curtainwall.host.user import local_user
+from curtainwall.model import (
+    GIT_CLONE,
+    HERE,
+    Answer,
+    AnswerApproval,
+    ApprovalAnswered,
+    Broken,
+    CallFinished,
+    CallId,
+    CallRequest,
+    CallRequested,
+    ChangeMode,
+    ChangeModel,
+    CommandRefused,
+    Mode,
+    NotFound,
+    Opening,
+    SessionId,
+    Who,
+    session_stream,
+)
 from curtainwall.operations.lookup import find_session, holder_of
-from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.open import SessionSpec, complete_opening, open_new
 from curtainwall.session import inert
+
+_DENIED = "whoever started this task has every ask denied (--on-ask deny)"
+
+
+@dataclass(frozen=True, slots=True)
+class RepoClone:
+    """The clone of one session, and how its user is told."""
+
+    wired: GatedSessions
+    line: ChannelPorts
+    session: SessionId
+    by: Who
+    task: str | None
+    telling: OneShotSettings
+
+    async def begin(self, url: str) -> int | None:
+        """Clone a repository into the workspace; return an exit code where that has to wait for somebody."""
+        note(f"cloning {inert(url)}")
+        request = CallRequest(tool=GIT_CLONE, arguments={"url": url, "path": HERE})
+        return await self._come_to(await self.wired.gate.request(self.session, request, wait=False))
+
+    async def go_on(self) -> int | None:
+        """Go on with a clone that was asked for before the session was left; return an exit code where it still waits.
+
+        The task was meant for the repository: where nothing came of the clone, it is asked for again, and raised why it is denied.
+        """
+        # It comes before the first turn; a later call of the same tool is the agent's own, and its agent goes on with it.
+        if self.line.desk.view(self.session).turns or self._uncloned() is None:
+            return None
+        async with self.wired.house.hold(self.session) as actor:
+            waiting = [call for call, it in actor.state.calls.items() if it.turn is None and it.subject.tool == GIT_CLONE]
+        for call in waiting:
+            if (code := await self._come_to(await self.wired.gate.go_on(self.session, call))) is not None:
+                return code
+        if (url := self._uncloned()) is None:
+            return None
+        note("the repository was not cloned when the session began, so that is asked for again; a session without --repo does without it")
+        return await self.begin(url)
+
+    def _uncloned(self) -> str | None:
+        """Return the repository that the session should have begun with, where that was asked for and nothing came of it."""
+        wanted: dict[CallId, str] = {}
+        for event in (recorded.event for recorded in self.line.feed.read(session_stream(self.session))):
+            match event:
+                case CallRequested(turn=None, subject=subject) if subject.tool == GIT_CLONE and subject.raw.get("path") == HERE:
+                    wanted[event.call] = str(subject.raw.get("url"))
+                case CallFinished(ok=True) if event.call in wanted:
+                    return None
+                case _:
+                    continue
+        return next(reversed(wanted.values()), None)
+
+    async def _come_to(self, answer: Answer) -> int | None:
+        while answer.waiting:
+            ask = next((it for it in self.line.desk.view(self.session).pending if it.call == answer.call), None)
+            if ask is not None and self.telling.on_ask == "park":
+                return await leave(self.line, self.session, self.by, self.task, self.telling, interrupted=False)
+            if ask is not None and self.telling.on_ask == "deny":
+                no = AnswerApproval(by=self.by, approval=ask.approval, granted=False, reason=_DENIED)
+                await self.line.desk.send(self.session, no)
+            elif ask is not None and not await wait_until_settled(self.line, self.session, self.by, ask, self.telling):
+                return await leave(self.line, self.session, self.by, self.task, self.telling, interrupted=True)
+            answer = await self._answered(answer.call)
+        if answer.result is None or not answer.result.ok:
+            if answer.result is None:
+                raise CommandRefused(f"the repository was not cloned: {inert(answer.verdict.reason)}")
+            raise CommandRefused(f"the repository was not cloned: {inert(str(answer.result.value))}; {self._again()}")
+        return None
+
+    async def _answered(self, call: CallId) -> Answer:
+        try:
+            return await self.wired.gate.go_on(self.session, call)
+        except NotFound:
+            # A no closes the call, and the log says whose it was.
+            events = [it.event for it in self.line.feed.read(session_stream(self.session))]
+            said = next((it for it in reversed(events) if isinstance(it, ApprovalAnswered)), None)
+            why = "nobody answered in time" if said is None else f"denied by {said.by.name}{f': {said.reason}' if said.reason else ''}"
+            raise CommandRefused(f"the repository was not cloned: {inert(why)}; {self._again()}") from None
+
+    def _again(self) -> str:
+        return f"`curtainwall start --resume {self.session}{' TASK' if self.task else ''}` asks for it again"
+
 
 _LONGEST_INPUT = 4 * 1024 * 1024
 
 
-class Shape(StrEnum):
+class ResultFormat(StrEnum):
     """How the result of one task is told."""
 
     TEXT = "text"
@@ -49,7 +159,7 @@ class OnAsk(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _StartOptions:
     """What the command line asks for."""
 
     task: str | None
@@ -61,7 +171,7 @@ class _Wish:
     name: str
     resume: str | None
     fork: str | None
-    shape: Shape
+    shape: ResultFormat
     on_ask: OnAsk
     is_terminal: bool
     """Somebody types, and sees what is said."""
@@ -91,7 +201,7 @@ def start(
     resume: Annotated[str | None, typer.Option(metavar="ID", help="go on with a session")] = None,
     fork: Annotated[str | None, typer.Option(metavar="ID", help="begin with what another session knows")] = None,
     policy: Annotated[list[Path] | None, typer.Option(help="a rule file to add; may be given more than once")] = None,
-    output: Annotated[Shape, typer.Option(help="how one task is told")] = Shape.TEXT,
+    output: Annotated[ResultFormat, typer.Option(help="how one task is told")] = ResultFormat.TEXT,
     on_ask: Annotated[OnAsk | None, typer.Option(help="what to do when a human is asked; wait on a terminal, park otherwise")] = None,
 ) -> int:
     """Work with an agent: a conversation, or one task.
@@ -99,9 +209,9 @@ def start(
     Exit codes: 0 done, 1 failed, 2 usage, 3 parked on an approval or a budget (the message says how to go on), 130 interrupted,
     129 and 143 ended by SIGHUP or SIGTERM.
     """
-    see_that_it_is_a_directory(workspace, "--workspace")
-    _see_that_it_fits(workspace=workspace, repo=repo, resume=resume, fork=fork, agent=agent)
-    setup = set_up(policy or ())
+    require_directory(workspace, "--workspace")
+    _check_options(workspace=workspace, repo=repo, resume=resume, fork=fork, agent=agent)
+    setup = load_setup(policy or ())
     if agent is not None and agent not in all_agents(setup.config):
         raise Misuse(f"there is no agent `{agent}` here; there are: {', '.join(all_agents(setup.config))}")
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -111,19 +221,19 @@ def start(
         raise Misuse("the task is empty; say what to do, or leave it out for a conversation")
     if told is None and resume is None and not is_terminal:
         raise Misuse("there is no terminal for a conversation; give a TASK, or pipe one in")
-    if told is None and is_terminal and output is not Shape.TEXT:
+    if told is None and is_terminal and output is not ResultFormat.TEXT:
         raise Misuse("--output is for one task; give a TASK")
     if model is not None and model.startswith("script:"):
         # The session keeps the name, and may be taken up from anywhere.
         model = f"script:{Path(model.removeprefix('script:')).expanduser().absolute()}"
-    wish = _Wish(
+    wish = _StartOptions(
         told, agent or setup.config.sessions.agent, model, workspace, repo, mode, name, resume, fork, output,
         on_ask or (OnAsk.WAIT if is_seen else OnAsk.PARK), is_terminal, is_seen,
     )  # fmt: skip
     return asyncio.run(_until_ended(wish, setup))
 
 
-def _see_that_it_fits(*, workspace: Path | None, repo: str | None, resume: str | None, fork: str | None, agent: str | None) -> None:
+def _check_options(*, workspace: Path | None, repo: str | None, resume: str | None, fork: str | None, agent: str | None) -> None:
     if resume is not None and fork is not None:
         raise Misuse("give --resume or --fork, not both")
     if (resume or fork) and (workspace or repo):
@@ -153,7 +263,7 @@ def _is_nothing() -> bool:
         return True
 
 
-async def _until_ended(wish: _Wish, setup: Setup) -> int:
+async def _until_ended(wish: _StartOptions, setup: Setup) -> int:
     """Work until it is done; where a signal ends it, close everything first, because a command may have left something in a project."""
     codes: list[int] = []
     work = asyncio.ensure_future(_started(wish, setup))
@@ -172,19 +282,19 @@ async def _until_ended(wish: _Wish, setup: Setup) -> int:
         return codes[0]
 
 
-async def _started(wish: _Wish, setup: Setup) -> int:
+async def _started(wish: _StartOptions, setup: Setup) -> int:
     by = local_user()
     async with AsyncExitStack() as stack:
-        wired = await stack.enter_async_context(open_house(setup))
-        wanted = wanted_of(wired, wish.agent, wish.model, wish.workspace, wish.mode, wish.name)
-        work = await stack.enter_async_context(agents_at_work(wired, models_of(wired), replace(wanted, name="")))
-        await _see_that_it_can(wish, work, wanted)
+        wired = await stack.enter_async_context(open_gate(setup))
+        wanted = session_spec(wired, wish.agent, wish.model, wish.workspace, wish.mode, wish.name)
+        work = await stack.enter_async_context(run_agents(wired, model_finder(wired), replace(wanted, name="")))
+        await _require_agent(wish, work, wanted)
         session = await _session(wish, work, wanted, by)
         _ask_about_hooks(wish, work, session)
-        await stack.enter_async_context(files_of(wired, session))
-        await stack.enter_async_context(hooks_of(wired, session))
+        await stack.enter_async_context(ask_files_of(wired, session))
+        await stack.enter_async_context(session_hooks(wired, session))
         line = work.line
-        telling = Telling(
+        telling = OneShotSettings(
             shape=wish.shape.value,
             on_ask=wish.on_ask.value,
             out=sys.stdout,
@@ -192,28 +302,28 @@ async def _started(wish: _Wish, setup: Setup) -> int:
             colour=wants_colour(sys.stdout),
             keys=wish.is_seen,
             attend=work.turns.attend,
-            holding=Holding(partial(holder_of, wired.store)),
+            holding=OwnerWatch(partial(holder_of, wired.store)),
         )
-        cloning = Cloning(wired, line, session, by, wish.task, telling)
+        cloning = RepoClone(wired, line, session, by, wish.task, telling)
         parked = await cloning.go_on() if wish.resume is not None else None
         if wish.repo is not None:
             parked = await cloning.begin(wish.repo)
         return parked if parked is not None else await _talk(wish, work, line, session, by, telling)
 
 
-async def _see_that_it_can(wish: _Wish, work: AtWork, wanted: Wanted) -> None:
+async def _require_agent(wish: _StartOptions, work: RunningAgents, wanted: SessionSpec) -> None:
     """See before anything is opened that the agent and its model are there: what is missing is a fault of the command line."""
     going_on = wish.resume or wish.fork
     agent = wanted.agent if going_on is None else find_session(work.wired.store.index, going_on).agent
     kind = work.crew.kind_of(agent)
     if wish.model is not None or going_on is None:
-        kind.see_model(agent, wish.model or wanted.model)
-    if isinstance(kind, Brokered) and wish.is_seen and await kind.lacks_image(agent):
+        kind.require_model(agent, wish.model or wanted.model)
+    if isinstance(kind, ContainerKind) and wish.is_seen and await kind.lacks_image(agent):
         confirm(f"there is no image for `{agent}` yet, and building it takes a few minutes. Build it now?", yes=False)
         async for line in kind.build(agent):
             note(inert(line))
-    await kind.see_that_it_can(agent)
-    if wanted.workspace is not None and isinstance(kind, Brokered):
+    await kind.require_ready(agent)
+    if wanted.workspace is not None and isinstance(kind, ContainerKind):
         if wanted.mode is Mode.PLAN:
             note(f"`{agent}` can read everything in `{inert(str(wanted.workspace))}`, and change nothing there")
         else:
@@ -221,7 +331,7 @@ async def _see_that_it_can(wish: _Wish, work: AtWork, wanted: Wanted) -> None:
             note(f"`{inert(str(wanted.workspace))}` is given to `{agent}`, which {grants}; --mode plan lets it read alone")
 
 
-async def _session(wish: _Wish, work: AtWork, wanted: Wanted, by: Who) -> SessionId:
+async def _session(wish: _StartOptions, work: RunningAgents, wanted: SessionSpec, by: Who) -> SessionId:
     wired = work.wired
     if wish.fork is not None:
         opened = await work.desk.open(Opening(how="fork", of=find_session(wired.store.index, wish.fork).session, name=wish.name), by)
@@ -230,7 +340,7 @@ async def _session(wish: _Wish, work: AtWork, wanted: Wanted, by: Who) -> Sessio
         session = opened.session
     elif wish.resume is not None:
         session = find_session(wired.store.index, wish.resume).session
-        await take_up(wired.house, session, by)
+        await complete_opening(wired.house, session, by)
     else:
         return await open_new(wired.sessions, wanted, by)
     if wish.model is not None:
@@ -240,11 +350,11 @@ async def _session(wish: _Wish, work: AtWork, wanted: Wanted, by: Who) -> Sessio
     return session
 
 
-async def _talk(wish: _Wish, work: AtWork, line: Line, session: SessionId, by: Who, telling: Telling) -> int:
+async def _talk(wish: _StartOptions, work: RunningAgents, line: ChannelPorts, session: SessionId, by: Who, telling: OneShotSettings) -> int:
     if wish.task is not None or not wish.is_terminal:
         return await one_shot(line, session, by, wish.task, telling)
     home = work.wired.setup.home
-    settings = Conversing(
+    settings = ConversationSettings(
         colour=telling.colour,
         log_places=lambda which: (f"log: {home.database}", f"audit: {home.session(which).audit}"),
         attend=work.turns.attend,
@@ -255,10 +365,10 @@ async def _talk(wish: _Wish, work: AtWork, line: Line, session: SessionId, by: W
     return await converse(line, session, by, settings)
 
 
-def _ask_about_hooks(wish: _Wish, work: AtWork, session: SessionId) -> None:
+def _ask_about_hooks(wish: _StartOptions, work: RunningAgents, session: SessionId) -> None:
     """Ask once about hooks that a project brings along; without a terminal, only say that they do not run."""
     from curtainwall.compose.hooks import pins_of
-    from curtainwall.tools.hooks import Trust, workspace_hooks
+    from curtainwall.tools.hooks import HookTrust, workspace_hooks
 
     view = work.desk.view(session)
     if view.workspace.own:
@@ -271,7 +381,7 @@ def _ask_about_hooks(wish: _Wish, work: AtWork, session: SessionId) -> None:
         # A project's files are no reason not to work in it; hooks that cannot be read do not run.
         note(f"the hooks of `{inert(view.workspace.path)}` cannot be read and do not run: {inert(str(fault))}")
         return
-    if found.trust in (Trust.NONE, Trust.PINNED):
+    if found.trust in (HookTrust.NONE, HookTrust.PINNED):
         return
     note(f"`{inert(found.workspace)}` brings {counted(len(found.settings.hooks), 'hook')} that would run as you, outside any sandbox:")
     for hook in found.settings.hooks:

@@ -11,27 +11,25 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from pydantic import JsonValue
 
-from curtainwall.channels.text.counts import counted
-from curtainwall.cli.screen import Misuse, Output, OutputOption, note, show, show_json, timestamp
-from curtainwall.cli.tables import columns
+from curtainwall.channels.plain import counted
+from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, note, show, show_json, timestamp
 from curtainwall.cli.teams_import import import_teams
-from curtainwall.compose.gate import Wired, open_house
-from curtainwall.compose.setup import Setup, set_up
+from curtainwall.compose.gate import GatedSessions, open_gate
+from curtainwall.compose.setup import Setup, load_setup
 from curtainwall.compose.store import is_served
 from curtainwall.config.agents import LOCAL
-from curtainwall.config.durations import parse_duration, show_duration
+from curtainwall.config.fields import parse_duration, show_duration
 from curtainwall.host.home import find_home
-from curtainwall.host.local_time import when
-from curtainwall.library.teams import TeamReply, Teams, Told, approvals_along, is_worked_on, open_approvals, open_teams
+from curtainwall.host.user import when
+from curtainwall.library.teams import JsonObject, TeamReply, Teams, approvals_along, is_worked_on, open_approvals, open_teams
 from curtainwall.model import NOBODY, CurtainwallError
 from curtainwall.session import inert
-from curtainwall.teams.callers import see_that_there_is
-from curtainwall.teams.figures import Exchange, PairFigures, shortage
-from curtainwall.teams.pairs import Pair
+from curtainwall.teams.callers import require_team
+from curtainwall.teams.pairs import Pair, PairFigures, TeamExchange, shortage_text
 from curtainwall.teams.tools import exchange_json, figures_json
 
 if TYPE_CHECKING:
-    from curtainwall.agents.external.process import Found, Standing
+    from curtainwall.agents.external.process import ConversationStatus, StoredConversation
 
 app = typer.Typer()
 
@@ -48,11 +46,11 @@ MessageArgument = Annotated[list[str], typer.Argument(metavar="MESSAGE", help="w
 @app.command("list")
 def list_teams(output: OutputOption = Output.TEXT) -> None:
     """List the teams, their conversations, and how these go."""
-    setup = set_up()
+    setup = load_setup()
     teams = setup.config.teams
 
-    async def look() -> tuple[list[PairFigures], dict[str, "Standing"], dict[str, tuple[str, ...]], bool]:
-        async with open_house(setup) as wired:
+    async def look() -> tuple[list[PairFigures], dict[str, "ConversationStatus"], dict[str, tuple[str, ...]], bool]:
+        async with open_gate(setup) as wired:
             told = wired.teams.talk.figures()
             # Only there to be quicker the next time: a disk that takes nothing is no reason not to tell.
             with suppress(CurtainwallError, OSError):
@@ -97,7 +95,7 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
         if asks[it.session]:
             note(f"{inert(str(it.pair))} {_waits_for(asks[it.session])}")
         if it.exhausted:
-            note(f"{inert(str(it.pair))} waits, {shortage(it.session, it.exhausted)}")
+            note(f"{inert(str(it.pair))} waits, {shortage_text(it.session, it.exhausted)}")
         stands = standings.get(it.session)
         if stands is not None and stands.state == "broken":
             note(f"{inert(str(it.pair))}: the agent's conversation is lost ({stands.why}); the next message begins a new one")
@@ -123,7 +121,7 @@ def ask(
     known: set[str] = set()
 
     async def asked(teams: Teams) -> TeamReply:
-        tellers = (_tell_of_approvals(teams, team, thread, known), _tell_of_shortages(teams, team, thread, known))
+        tellers = (_report_approvals(teams, team, thread, known), _report_shortages(teams, team, thread, known))
         watching = [asyncio.create_task(each) for each in tellers]
         try:
             async with teams.leaving():
@@ -170,11 +168,11 @@ def history(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show a conversation with a team: every message, its handle, and its answer."""
-    setup = set_up()
-    _see_that_there_are(setup, team, asker)
+    setup = load_setup()
+    _require_teams(setup, team, asker)
 
-    async def look() -> tuple[list[tuple[Exchange, dict[str, JsonValue]]], str]:
-        async with open_house(setup) as wired:
+    async def look() -> tuple[list[tuple[TeamExchange, dict[str, JsonValue]]], str]:
+        async with open_gate(setup) as wired:
             pair = Pair(asker=asker or NOBODY, team=team, thread=thread)
             session = wired.teams.talk.session_of(pair)
             if session is None:
@@ -213,17 +211,17 @@ def adopt(
 ) -> None:
     """Let a team that Claude Code serves go on with a conversation: one that lost its log, or one of your own in the project."""
     # Start-up time: local agents take long to load.
-    from curtainwall.teams.adoption import adopt, adoptable
+    from curtainwall.teams.adoption import adopt, adoptable_conversations
 
-    pair, setup = Pair(asker=asker or NOBODY, team=team, thread=thread), set_up()
-    _see_that_there_are(setup, team, asker)
+    pair, setup = Pair(asker=asker or NOBODY, team=team, thread=thread), load_setup()
+    _require_teams(setup, team, asker)
 
-    async def do() -> Sequence["Found"]:
-        async with open_house(setup) as wired:
+    async def do() -> Sequence["StoredConversation"]:
+        async with open_gate(setup) as wired:
             if conversation:
                 await adopt(wired.teams, pair, conversation, file, is_clean=clean)
                 return ()
-            return adoptable(wired.teams, pair)
+            return adoptable_conversations(wired.teams, pair)
 
     found = asyncio.run(do())
     told = [{"id": it.conversation, "file": str(it.path), "size": it.size, "changed": timestamp(int(it.changed * 1000))} for it in found]
@@ -257,10 +255,10 @@ def import_(
     note(f"added to {home.config}; `curtainwall teams list` shows all")
 
 
-def _see_that_there_are(setup: Setup, *teams: str) -> None:
+def _require_teams(setup: Setup, *teams: str) -> None:
     for team in teams:
         if team not in ("", NOBODY):
-            see_that_there_is(team, setup.config.teams)
+            require_team(team, setup.config.teams)
 
 
 def _message(words: list[str]) -> str:
@@ -286,13 +284,13 @@ def _with(asker: str, do: Callable[[Teams], Awaitable[T]], *, works: bool = True
     return asyncio.run(run())
 
 
-async def _tell_of_approvals(teams: Teams, team: str, thread: str, known: set[str]) -> None:
+async def _report_approvals(teams: Teams, team: str, thread: str, known: set[str]) -> None:
     async for approval in teams.new_approvals(team, thread=thread):
         known.add(approval)
         note(f"{inert(team)} {_waits_for((approval,))}")
 
 
-async def _tell_of_shortages(teams: Teams, team: str, thread: str, known: set[str]) -> None:
+async def _report_shortages(teams: Teams, team: str, thread: str, known: set[str]) -> None:
     async for short in teams.new_shortages(team, thread=thread):
         known.update(short.kinds if short.team == team else [f"{short.session} {kind}" for kind in short.kinds])
         note(inert(str(short)))
@@ -306,7 +304,7 @@ def _waits_for(approvals: Sequence[str]) -> str:
     return f"waits for a human: {', '.join(f'`curtainwall approve {approval}`' for approval in approvals)}"
 
 
-def _told(exchange: Exchange, approvals: Sequence[str], *, worked_on: bool) -> dict[str, JsonValue]:
+def _told(exchange: TeamExchange, approvals: Sequence[str], *, worked_on: bool) -> dict[str, JsonValue]:
     """Return a message and its answer, and where there is none yet, what a human has to do, or that nobody works on it now."""
     told = exchange_json(exchange)
     if approvals and exchange.state in ("working", "held"):
@@ -346,7 +344,7 @@ def _options(asker: str, thread: str) -> str:
     return f"{f' --from {shlex.quote(asker)}' if asker else ''}{f' --thread {shlex.quote(thread)}' if thread else ''}"
 
 
-def _exchange(told: Told, at: str) -> str:
+def _exchange(told: JsonObject, at: str) -> str:
     lines = [f"{at}  {told['handle']}  {told['by']}: {told['message']}"]
     answer, asks = told.get("answer") or told.get("reason"), told.get("approvals")
     if isinstance(asks, list):
@@ -373,16 +371,16 @@ def _totals(told: list[PairFigures]) -> dict[str, float]:
     }
 
 
-def _standings(wired: Wired) -> dict[str, "Standing"]:
+def _standings(wired: GatedSessions) -> dict[str, "ConversationStatus"]:
     if not any(team.agent == LOCAL for team in wired.setup.config.teams.values()):
         return {}
     # Start-up time: local agents take long to load.
-    from curtainwall.teams.adoption import lately_on_disk
+    from curtainwall.teams.adoption import recent_on_disk
 
-    return {str(told.session): told.standing for told in lately_on_disk(wired.teams)}
+    return {str(told.session): told.standing for told in recent_on_disk(wired.teams)}
 
 
-def _transcript_json(stands: "Standing | None") -> dict[str, object]:
+def _transcript_json(stands: "ConversationStatus | None") -> dict[str, object]:
     if stands is None:
         return {}
     return {"transcript": {"id": stands.conversation, "state": stands.state, "why": stands.why, "unclaimed": len(stands.orphans)}}

@@ -4,15 +4,14 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, note, show, show_json
-from curtainwall.cli.tables import columns
+from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json
 from curtainwall.compose.servers import server_specs
 from curtainwall.config.loader import load_config
-from curtainwall.config.secret_places import secret_variables
+from curtainwall.config.secrets import secret_variables
 from curtainwall.host.home import find_home
 from curtainwall.model import Meaning, NotFound, ToolSpec
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, team_tools
-from curtainwall.tools.servers import Reviews, Shelf
+from curtainwall.tools.servers import Reviews, ServerCatalogue
 
 app = typer.Typer()
 
@@ -35,10 +34,10 @@ def show_tool(name: Annotated[str, typer.Argument(metavar="TOOL", help="server.t
     spec = next((spec for spec in _known() if spec.full_name == name), None)
     if spec is None:
         # Start-up time: only a name that is not found needs advice.
-        from curtainwall.compose.advice import similar_tools
-        from curtainwall.compose.setup import set_up
+        from curtainwall.compose.setup import load_setup
+        from curtainwall.compose.trial import similar_tools
 
-        alike = " or ".join(f"`{tool}`" for tool in similar_tools(set_up(), name))
+        alike = " or ".join(f"`{tool}`" for tool in similar_tools(load_setup(), name))
         guess = f"; did you mean {alike}?" if alike else ";"
         raise NotFound(f"there is no tool `{name}`{guess} `curtainwall tools list` shows them")
     if output is Output.JSON:
@@ -61,7 +60,7 @@ def _known() -> tuple[ToolSpec, ...]:
     config = load_config(home.config)
     own = Catalogue((*NATIVE_TOOLS, *team_tools(config.teams)))
     servers = {spec.name: spec for spec in server_specs(config, secret_variables(config))}
-    return (*own.listing(), *Shelf(servers, Reviews(home.root / "servers")).listing())
+    return (*own.listing(), *ServerCatalogue(servers, Reviews(home.root / "servers")).listing())
 
 
 def _roles(meaning: Meaning | None) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from curtainwall.agents.builtin.models import Price, Tokens, dollars_of
 from curtainwall.agents.external.process import BETWEEN_TURNS
-from curtainwall.egress import Counted, Ended, ModelCall, Ruling
+from curtainwall.egress import CountedUsage, HostDecision, ModelCall, ModelCallEnd
 from curtainwall.model import (
     Basis,
     BudgetKind,
@@ -41,12 +41,12 @@ class _Rates:
 
 
 @dataclass(slots=True)
-class _Flowing:
+class _OpenCall:
     """A call that is being answered."""
 
     request: str
     rates: _Rates
-    counted: Counted
+    counted: CountedUsage
 
     @property
     def tokens(self) -> int:
@@ -67,37 +67,37 @@ class TurnMeter:
         self._journal = journal
         self._clock = clock
         self._price = price
-        self._flowing: dict[int, _Flowing] = {}
+        self._flowing: dict[int, _OpenCall] = {}
         self._rates: dict[tuple[str, str], _Rates] = {}
         self._quiet = asyncio.Event()
         self._quiet.set()
 
-    async def begins(self, call: ModelCall) -> Ruling:
+    async def begins(self, call: ModelCall) -> HostDecision:
         """Let a call begin while nothing is used up, and write down that it did."""
         why = self._used_up()
         if why is None and self._state().turn != self._turn:
             why = "the turn is over"
         if why is not None:
-            return Ruling(allowed=False, reason=why)
+            return HostDecision(allowed=False, reason=why)
         rates = await self._rates_of(call)
         request = ordered_id(self._clock.now(), self._clock.entropy(5))
         model = f"{call.provider}:{call.model}" if call.model else call.provider
         begun = ModelRequested(at=self._clock.now(), turn=self._at.turn, request=request, base=None, added=Payload(), model=model)
-        self._flowing[call.number] = _Flowing(request, rates, Counted())
+        self._flowing[call.number] = _OpenCall(request, rates, CountedUsage())
         self._quiet.clear()
         try:
             await self._journal.record(self._at.session, (begun,))
         except BaseException:
             self._forget(call)
             raise
-        return Ruling(allowed=True)
+        return HostDecision(allowed=True)
 
-    def counts(self, call: ModelCall, so_far: Counted) -> str | None:
+    def counts(self, call: ModelCall, so_far: CountedUsage) -> str | None:
         """Say why the reply has to stop here, where it has to."""
         self._flowing[call.number].counted = so_far
         return self._over()
 
-    async def ended(self, call: ModelCall, counted: Counted, ended: Ended) -> None:
+    async def ended(self, call: ModelCall, counted: CountedUsage, ended: ModelCallEnd) -> None:
         """Write down what a call used, and why the model stopped."""
         flowing = self._flowing[call.number]
         try:
@@ -156,7 +156,7 @@ class TurnMeter:
             self._rates[key] = _Rates((read or 0.0) / _USUAL, (written or 0.0) / _USUAL)
         return self._rates[key]
 
-    async def _usage(self, call: ModelCall, counted: Counted) -> Usage:
+    async def _usage(self, call: ModelCall, counted: CountedUsage) -> Usage:
         usage = counted.usage()
         if not usage.input_tokens and not usage.output_tokens:
             return Usage()
@@ -171,7 +171,7 @@ class TurnMeter:
         return await asyncio.to_thread(dollars_of, tokens, provider=provider, model=model, price=self._price)
 
 
-def _why(ended: Ended) -> str:
+def _why(ended: ModelCallEnd) -> str:
     if ended.how == "refused":
         return f"the provider answered with status {ended.status}"
     return ended.why or ("the agent went away before the end" if ended.how == "left" else "the reply broke off")

@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 from curtainwall.compose.models import key_in
 from curtainwall.config.agents import SIGNS_IN, AgentSection, KeySection
-from curtainwall.config.credentials import source_of
 from curtainwall.config.schema import Config, NamedModelSection
+from curtainwall.config.secrets import source_of
 from curtainwall.config.teams import TeamSection
 from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Provider, openai_compatible
 from curtainwall.facts import Unclear
-from curtainwall.host import FromEnvironment, Source, Unavailable
+from curtainwall.host import CredentialSource, FromEnvironment, Unavailable
 from curtainwall.model import Broken, CommandRefused, NotFound
 
 Learn = Callable[[str, str], None]
@@ -27,11 +27,11 @@ _TOKEN_VARIABLE = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - the name of a variab
 
 
 @dataclass(frozen=True, slots=True)
-class _Learning:
+class _MaskedSource:
     """A source whose value is masked from the moment at which it is known."""
 
     name: str
-    source: Source = field(repr=False)
+    source: CredentialSource = field(repr=False)
     learn: Learn = field(repr=False)
 
     @property
@@ -77,16 +77,16 @@ def accesses(
         if name in own:
             key, is_token = source_of(own[name], environ), own[name].oauth
         if key is not None:
-            found[name] = Access(_placed(provider, section), _Learning(names.get(name, name), key, learn), oauth=is_token)
+            found[name] = Access(_placed(provider, section), _MaskedSource(names.get(name, name), key, learn), oauth=is_token)
     for name, section in config.models.items():
         if name not in _KNOWN and section.url is not None:
             key = key_in(section, environ) or FromEnvironment("key", {"key": _NO_KEY})
             key = source_of(own[name], environ) if name in own else key
-            found[name] = Access(_own(name, section.url), _Learning(names.get(name, name), key, learn))
+            found[name] = Access(_own(name, section.url), _MaskedSource(names.get(name, name), key, learn))
     return found
 
 
-def see_that_keys_fit(config: Config, agent: str, providers: Iterable[str], *, team: str = "") -> None:
+def require_matching_keys(config: Config, agent: str, providers: Iterable[str], *, team: str = "") -> None:
     """Raise `Broken` where an agent, or a team that it serves, has a key of its own for a provider that it does not talk to."""
     able = tuple(providers)
     own = [f"agents.{agent}.keys.{name}" for name in _own_keys(config.agents, agent)]
@@ -96,7 +96,7 @@ def see_that_keys_fit(config: Config, agent: str, providers: Iterable[str], *, t
             raise Broken(f"[{place}]: {agent} does not talk to `{name}`; it talks to: {', '.join(able)}")
 
 
-def see_that_team_keys_stand(begun: Config, now: Config, team: str) -> None:
+def require_team_keys(begun: Config, now: Config, team: str) -> None:
     """Raise `CommandRefused` where a team's keys are others than at the start: only at the next are their places protected."""
     if _own_keys(begun.teams, team) != _own_keys(now.teams, team):
         raise CommandRefused(f"`teams.{team}.keys` has changed; start this process again, and team `{team}` uses them")
@@ -106,7 +106,7 @@ async def missing_keys(found: Mapping[str, Access]) -> dict[str, str]:
     """Return why a key cannot be had, by the provider's name; places where reading asks somebody are not tried."""
     missing: dict[str, str] = {}
     for name, access in found.items():
-        if isinstance(access.source, _Learning) and access.source.is_at_hand:
+        if isinstance(access.source, _MaskedSource) and access.source.is_at_hand:
             try:
                 await access.source.read()
             except Unavailable as fault:
@@ -114,18 +114,18 @@ async def missing_keys(found: Mapping[str, Access]) -> dict[str, str]:
     return missing
 
 
-async def see_that_a_key_is_there(agent: str, found: Mapping[str, Access], wanted: Iterable[str]) -> None:
+async def require_key(agent: str, found: Mapping[str, Access], wanted: Iterable[str]) -> None:
     """Raise `NotFound`, with what to do, where an agent that talks to these providers can get no key for any of them."""
     named = tuple(wanted)
     given = {name: found[name] for name in named if name in found}
     if named and not given:
-        raise NotFound(f"`{agent}` has no key for its models; {how_to_get(named)}")
+        raise NotFound(f"`{agent}` has no key for its models; {key_remedy(named)}")
     missing = await missing_keys(given)
     if given and missing.keys() == given.keys():
         raise NotFound(f"`{agent}` cannot get the key for its models: {'; '.join(missing.values())}")
 
 
-def how_to_get(names: Iterable[str]) -> str:
+def key_remedy(names: Iterable[str]) -> str:
     """Return what to do for a key of one of these providers."""
     named = tuple(names)
     each = [f"set {_VARIABLES[name]}" if name in _VARIABLES else f"write [models.{name}]" for name in named]

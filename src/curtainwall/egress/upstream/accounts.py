@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from curtainwall.egress.refusal import Refused
-from curtainwall.egress.terms import Bounds, Counted, Ended, Meter, ModelCall
+from curtainwall.egress.ports import CountedUsage, EgressBounds, Meter, ModelCall, ModelCallEnd
+from curtainwall.egress.refusals import Refused
 from curtainwall.egress.upstream.exchange import Outgoing
 
 
@@ -21,12 +21,12 @@ class Transfer(Protocol):
         ...
 
     @property
-    def counted(self) -> Counted:
+    def counted(self) -> CountedUsage:
         """Return what was used so far."""
         ...
 
     @property
-    def ended(self) -> Ended:
+    def ended(self) -> ModelCallEnd:
         """Return how it ended."""
         ...
 
@@ -38,7 +38,7 @@ class Transfer(Protocol):
 class Accounts:
     """The calls of one session's proxy that are not yet written down."""
 
-    def __init__(self, meter: Meter, bounds: Bounds) -> None:
+    def __init__(self, meter: Meter, bounds: EgressBounds) -> None:
         self._meter = meter
         self._bounds = bounds
         self._open: dict[asyncio.Task[bool], _Account] = {}

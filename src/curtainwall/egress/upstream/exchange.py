@@ -3,10 +3,9 @@
 import asyncio
 from typing import Final, NamedTuple
 
-from curtainwall.egress.refusal import Broke
-from curtainwall.egress.upstream.frames import Framing, framing_of
-from curtainwall.egress.upstream.heads import request_head, take_head
-from curtainwall.egress.upstream.pool import Upstreams
+from curtainwall.egress.refusals import Broke
+from curtainwall.egress.upstream.http1 import Framing, reply_framing, request_head, take_head
+from curtainwall.egress.upstream.pool import UpstreamPool
 from curtainwall.egress.upstream.providers import Carrier
 from curtainwall.host import Wire
 from curtainwall.model import HostFacts
@@ -25,10 +24,10 @@ class Outgoing(NamedTuple):
     body: bytes | None
 
 
-class Exchange:
+class ProviderExchange:
     """A reply that has begun: its status and headers are known, the rest is read on."""
 
-    def __init__(self, pool: Upstreams, facts: HostFacts, wire: Wire, silence: float) -> None:
+    def __init__(self, pool: UpstreamPool, facts: HostFacts, wire: Wire, silence: float) -> None:
         self._pool = pool
         self._facts = facts
         self._wire = wire
@@ -126,7 +125,7 @@ class Exchange:
             answered, data = found
             if answered.status >= 200:
                 self.status, self.headers, self.told, self._may_stay = answered
-                self._framing = framing_of(self.status, self.headers, self.told)
+                self._framing = reply_framing(self.status, self.headers, self.told)
                 self.length = self._framing.length
                 self._first = data
                 return

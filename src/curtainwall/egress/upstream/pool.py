@@ -20,7 +20,7 @@ class _Idle:
     until: float
 
 
-class Upstreams:
+class UpstreamPool:
     """A pool that many sessions share; a connection carries nothing from one request to the next."""
 
     def __init__(self, dialler: Dialler) -> None:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from curtainwall.egress.refusal import Dialect
+from curtainwall.egress.refusals import Dialect
 from curtainwall.facts import Unclear, canonical_url
 from curtainwall.model import HostFacts
 
@@ -13,7 +13,7 @@ _CHOSEN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ProviderEndpoint:
     """One method and one path; `NAME` in it stands for a model's name. A `model` endpoint answers with tokens that are counted."""
 
     method: str
@@ -48,7 +48,7 @@ class Provider:
     name: str
     host: str
     upstream: HostFacts
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[ProviderEndpoint, ...]
     keys: tuple[Carrier, ...] = (BEARER,)
     shape: str = "sk-"
     token_shape: str = ""
@@ -74,10 +74,10 @@ def _place(base_url: str) -> HostFacts:
     return url.facts
 
 
-def _models(start: str, dialect: Dialect) -> tuple[Endpoint, ...]:
+def _models(start: str, dialect: Dialect) -> tuple[ProviderEndpoint, ...]:
     return (
-        Endpoint("GET", f"{start}/models", dialect, model=False),
-        Endpoint("GET", f"{start}/models/NAME", dialect, model=False),
+        ProviderEndpoint("GET", f"{start}/models", dialect, model=False),
+        ProviderEndpoint("GET", f"{start}/models/NAME", dialect, model=False),
     )
 
 
@@ -86,8 +86,8 @@ ANTHROPIC: Final = Provider(
     host="api.anthropic.com",
     upstream=_place("https://api.anthropic.com"),
     endpoints=(
-        Endpoint("POST", "/v1/messages", Dialect.ANTHROPIC),
-        Endpoint("POST", "/v1/messages/count_tokens", Dialect.ANTHROPIC, model=False),
+        ProviderEndpoint("POST", "/v1/messages", Dialect.ANTHROPIC),
+        ProviderEndpoint("POST", "/v1/messages/count_tokens", Dialect.ANTHROPIC, model=False),
         *_models("/v1", Dialect.ANTHROPIC),
     ),
     # The provider's newer libraries send keys as they send tokens.
@@ -102,8 +102,8 @@ OPENAI: Final = Provider(
     host="api.openai.com",
     upstream=_place("https://api.openai.com"),
     endpoints=(
-        Endpoint("POST", "/v1/responses", Dialect.RESPONSES),
-        Endpoint("POST", "/v1/chat/completions", Dialect.CHAT),
+        ProviderEndpoint("POST", "/v1/responses", Dialect.RESPONSES),
+        ProviderEndpoint("POST", "/v1/chat/completions", Dialect.CHAT),
         *_models("/v1", Dialect.CHAT),
     ),
     shape="sk-proj-",
@@ -114,9 +114,9 @@ GEMINI: Final = Provider(
     host="generativelanguage.googleapis.com",
     upstream=_place("https://generativelanguage.googleapis.com"),
     endpoints=(
-        Endpoint("POST", "/v1beta/models/NAME:generateContent", Dialect.GEMINI),
-        Endpoint("POST", "/v1beta/models/NAME:streamGenerateContent", Dialect.GEMINI),
-        Endpoint("POST", "/v1beta/models/NAME:countTokens", Dialect.GEMINI, model=False),
+        ProviderEndpoint("POST", "/v1beta/models/NAME:generateContent", Dialect.GEMINI),
+        ProviderEndpoint("POST", "/v1beta/models/NAME:streamGenerateContent", Dialect.GEMINI),
+        ProviderEndpoint("POST", "/v1beta/models/NAME:countTokens", Dialect.GEMINI, model=False),
         *_models("/v1beta", Dialect.GEMINI),
     ),
     keys=(Carrier("x-goog-api-key"),),
@@ -131,8 +131,8 @@ KNOWN_HOSTS: Final = frozenset(provider.host for provider in (ANTHROPIC, OPENAI,
 def openai_compatible(name: str, host: str, base_url: str, path: str = "/v1") -> Provider:
     """Return a user's own provider that talks like OpenAI: clients ask for `https://HOST/PATH/…`, which leads to the base URL's host."""
     endpoints = (
-        Endpoint("POST", f"{path}/chat/completions", Dialect.CHAT),
-        Endpoint("POST", f"{path}/responses", Dialect.RESPONSES),
+        ProviderEndpoint("POST", f"{path}/chat/completions", Dialect.CHAT),
+        ProviderEndpoint("POST", f"{path}/responses", Dialect.RESPONSES),
         *_models(path, Dialect.CHAT),
     )
     return Provider(name=name, host=host, upstream=_place(base_url), endpoints=endpoints)

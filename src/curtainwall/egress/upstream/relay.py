@@ -4,24 +4,70 @@ A reply whose client has left is read on for a moment, since providers say what 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from curtainwall.egress.headers import passable
-from curtainwall.egress.refusal import REASONS, Broke, Dialect, Reason, Refused
-from curtainwall.egress.terms import MIB, Bounds, Counted, Ended, Meter, ModelCall
+from curtainwall.egress.ports import MIB, CountedUsage, EgressBounds, Meter, ModelCall, ModelCallEnd
+from curtainwall.egress.refusals import REASONS, Broke, Dialect, Reason, Refused
 from curtainwall.egress.upstream.accounts import Accounts
-from curtainwall.egress.upstream.exchange import Exchange, Outgoing
-from curtainwall.egress.upstream.leaks import Guard
-from curtainwall.egress.upstream.pool import Upstreams
+from curtainwall.egress.upstream.exchange import Outgoing, ProviderExchange
+from curtainwall.egress.upstream.http1 import passable
+from curtainwall.egress.upstream.pool import UpstreamPool
 from curtainwall.egress.upstream.providers import Provider
 from curtainwall.egress.upstream.sentinels import Keyring
-from curtainwall.egress.upstream.usage import StreamUsage, WholeUsage, asked
+from curtainwall.egress.upstream.usage import StreamUsage, WholeUsage, request_usage
 from curtainwall.host import Unreachable, Wire
 
 Header = tuple[bytes, bytes]
+
+
+class KeyRedactor:
+    """Looks for secrets in one reply. A found one is overwritten in place, so that lengths stay true."""
+
+    def __init__(self, secrets: Sequence[bytes]) -> None:
+        self._secrets = tuple(secrets)
+        self._kept = b""
+        self.found = 0
+
+    def headers(self, headers: Sequence[Header]) -> Sequence[Header]:
+        """Return the headers that may pass."""
+        whole = b"\n".join([part for header in headers for part in header])
+        if not any(secret in whole for secret in self._secrets):
+            return headers
+        kept = [header for header in headers if not any(secret in part for secret in self._secrets for part in header)]
+        self.found += len(headers) - len(kept)
+        return kept
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what may pass of the reply so far."""
+        whole = self._kept + data if self._kept else data
+        for secret in self._secrets:
+            if secret in whole:
+                self.found += 1
+                whole = whole.replace(secret, b"*" * len(secret))
+        held = self._beginning(whole)
+        self._kept = whole[len(whole) - held :] if held else b""
+        return whole[: len(whole) - held] if held else whole
+
+    def rest(self) -> bytes:
+        """Return what waited, now that nothing comes after it."""
+        rest, self._kept = self._kept, b""
+        return rest
+
+    def _beginning(self, whole: bytes) -> int:
+        """Return how many bytes at the end may be the beginning of a secret."""
+        longest = 0
+        for secret in self._secrets:
+            at = whole.find(secret[:1], max(0, len(whole) - len(secret) + 1))
+            while at >= 0:
+                if secret.startswith(whole[at:]):
+                    longest = max(longest, len(whole) - at)
+                    break
+                at = whole.find(secret[:1], at + 1)
+        return longest
+
 
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _STATUS_LINES: Final = {status: f"HTTP/1.1 {status} {reason}".encode() for status, reason in REASONS.items()}
@@ -36,8 +82,8 @@ class Relay:
     """Passes one request on."""
 
     wire: Wire
-    pool: Upstreams
-    bounds: Bounds
+    pool: UpstreamPool
+    bounds: EgressBounds
     meter: Meter
     accounts: Accounts
     provider: Provider
@@ -45,14 +91,14 @@ class Relay:
 
     async def run(self, outgoing: Outgoing, dialect: Dialect, *, close: bool) -> bool:
         """Pass on a request that asks no model; tell whether the connection can go on, raise `Refused` before a reply began."""
-        return await _Passing(self, dialect, None, close=close).run(outgoing)
+        return await _RelayedRequest(self, dialect, None, close=close).run(outgoing)
 
     async def run_call(self, outgoing: Outgoing, dialect: Dialect, call: ModelCall, release: Callable[[], None], *, close: bool) -> bool:
         """Pass on a model call in the same way, and account for it; `release` is called when nothing of it is held any more."""
-        return await self.accounts.settle(call, _Passing(self, dialect, call, close=close), outgoing, release)
+        return await self.accounts.settle(call, _RelayedRequest(self, dialect, call, close=close), outgoing, release)
 
 
-class _Passing:
+class _RelayedRequest:
     """The state of one request on its way."""
 
     def __init__(self, relay: Relay, dialect: Dialect, call: ModelCall | None, *, close: bool) -> None:
@@ -63,9 +109,9 @@ class _Passing:
         self._close = close
         self._stream: StreamUsage | None = None
         self._whole: WholeUsage | None = None
-        self._exchange: Exchange | None = None
+        self._exchange: ProviderExchange | None = None
         self._read_on = 0
-        self.ended = Ended("left")
+        self.ended = ModelCallEnd("left")
 
     @property
     def is_sent(self) -> bool:
@@ -73,14 +119,14 @@ class _Passing:
         return self._exchange is not None and self._exchange.is_sent
 
     @property
-    def counted(self) -> Counted:
+    def counted(self) -> CountedUsage:
         """Return what was counted so far; what the provider was asked costs something, whether or not anybody waits for the reply."""
         if reading := self._stream or self._whole:
             return reading.counted
         exchange, call = self._exchange, self._call
         if call is None or exchange is None or not exchange.is_sent or exchange.status not in {0, _OK}:
-            return Counted()
-        return asked(call.size)
+            return CountedUsage()
+        return request_usage(call.size)
 
     async def run(self, outgoing: Outgoing) -> bool:
         exchange = None
@@ -88,13 +134,13 @@ class _Passing:
             exchange = await self._answered(outgoing)
             return await self._pass(exchange)
         except Refused as refusal:
-            self.ended = Ended("broken", why=refusal.reason)
+            self.ended = ModelCallEnd("broken", why=refusal.reason)
             raise
         finally:
             if exchange is not None:
                 exchange.let_go()
 
-    async def _answered(self, outgoing: Outgoing) -> Exchange:
+    async def _answered(self, outgoing: Outgoing) -> ProviderExchange:
         """Return a reply that has begun; a key that was refused is renewed once."""
         key = await self._relay.keyring.header(outgoing.carrier)
         exchange = await self._begun(outgoing, key)
@@ -109,13 +155,13 @@ class _Passing:
                 exchange = await self._begun(outgoing, newer)
         return exchange
 
-    async def _begun(self, outgoing: Outgoing, key: Header) -> Exchange:
+    async def _begun(self, outgoing: Outgoing, key: Header) -> ProviderExchange:
         relay = self._relay
         try:
             wire = await relay.pool.take(relay.provider.upstream)
         except Unreachable as fault:
             raise Refused(502, str(fault)) from None
-        self._exchange = exchange = Exchange(relay.pool, relay.provider.upstream, wire, relay.bounds.silence)
+        self._exchange = exchange = ProviderExchange(relay.pool, relay.provider.upstream, wire, relay.bounds.silence)
         try:
             await exchange.start(outgoing, key)
         except Broke as fault:
@@ -126,9 +172,9 @@ class _Passing:
             raise
         return exchange
 
-    async def _pass(self, exchange: Exchange) -> bool:
-        status, guard = exchange.status, Guard(self._relay.keyring.secrets)
-        self.ended = Ended("left", status)
+    async def _pass(self, exchange: ProviderExchange) -> bool:
+        status, guard = exchange.status, KeyRedactor(self._relay.keyring.secrets)
+        self.ended = ModelCallEnd("left", status)
         told = exchange.told
         if told.get(b"content-encoding", b"identity").lower() != b"identity":
             exchange.abort()
@@ -161,12 +207,12 @@ class _Passing:
                         return False
                 await self._keep_pace()
         except Broke as fault:
-            self.ended = Ended("broken", status, str(fault))
+            self.ended = ModelCallEnd("broken", status, str(fault))
             return self._broke(exchange, waiting, guard.rest(), str(fault), is_stream=is_stream)
         self._wire.write(waiting + _framed(guard.rest(), exchange.length) + (_LAST_CHUNK if exchange.length is None else b""))
         if self._whole is not None:
             self._whole.finish()
-        self.ended = Ended("refused" if status >= 400 else "left" if self._wire.is_lost else "done", status)
+        self.ended = ModelCallEnd("refused" if status >= 400 else "left" if self._wire.is_lost else "done", status)
         await self._keep_pace()
         return not self._close
 
@@ -179,7 +225,7 @@ class _Passing:
         except (OSError, TimeoutError):
             self._wire.abort()
 
-    def _head(self, exchange: Exchange, guard: Guard) -> bytes:
+    def _head(self, exchange: ProviderExchange, guard: KeyRedactor) -> bytes:
         passing = guard.headers(passable(exchange.headers, exchange.told))
         lines = [_STATUS_LINES.get(exchange.status) or b"HTTP/1.1 %d Said" % exchange.status, *map(b": ".join, passing)]
         lines.append(b"transfer-encoding: chunked" if exchange.length is None else b"content-length: %d" % exchange.length)
@@ -187,17 +233,17 @@ class _Passing:
             lines.append(b"connection: close")
         return b"\r\n".join(lines) + b"\r\n\r\n"
 
-    def _stop(self, exchange: Exchange, waiting: bytes, content: bytes, why: str) -> bool:
+    def _stop(self, exchange: ProviderExchange, waiting: bytes, content: bytes, why: str) -> bool:
         """End the stream as the provider would end it on an error, and hang up on the provider."""
         exchange.abort()
-        self.ended = Ended("stopped", exchange.status, why)
+        self.ended = ModelCallEnd("stopped", exchange.status, why)
         if exchange.length is not None:
             self._wire.abort()
             return False
         self._wire.write(waiting + _framed(content + Reason(403, why).event(self._dialect), None) + _LAST_CHUNK)
         return not self._close
 
-    def _broke(self, exchange: Exchange, waiting: bytes, rest: bytes, why: str, *, is_stream: bool) -> bool:
+    def _broke(self, exchange: ProviderExchange, waiting: bytes, rest: bytes, why: str, *, is_stream: bool) -> bool:
         """Tell the client that there is no more to come: in a stream as an event, otherwise by hanging up in the middle."""
         if not is_stream or exchange.length is not None:
             self._wire.abort()

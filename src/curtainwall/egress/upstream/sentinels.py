@@ -13,9 +13,9 @@ from hmac import compare_digest
 from time import monotonic
 from typing import Final, Protocol, runtime_checkable
 
-from curtainwall.egress.refusal import Refused
+from curtainwall.egress.refusals import Refused
 from curtainwall.egress.upstream.providers import BEARER, Carrier, Provider
-from curtainwall.host import Source, Unavailable
+from curtainwall.host import CredentialSource, Unavailable
 
 Header = tuple[bytes, bytes]
 
@@ -49,7 +49,7 @@ class Access:
     """What one session may use: a provider, where its key comes from, and the stand-in (a new one unless an older one is still in use)."""
 
     provider: Provider
-    source: Source | Refreshing = field(repr=False)
+    source: CredentialSource | Refreshing = field(repr=False)
     oauth: bool = False
     sentinel: str = field(default="", repr=False)
 

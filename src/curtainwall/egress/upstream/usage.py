@@ -10,8 +10,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.egress.refusal import Dialect
-from curtainwall.egress.terms import MIB, Counted
+from curtainwall.egress.ports import MIB, CountedUsage
+from curtainwall.egress.refusals import Dialect
 
 _BYTES_PER_TOKEN: Final = 4
 _LONGEST_EVENT: Final = 4 * MIB
@@ -28,13 +28,13 @@ _NOTABLE: Final = {
     Dialect.GEMINI: re.compile(rb'"(?:(text"\s*:\s*")|(?:usageMetadata"\s*:\s*\{|finishReason"\s*:\s*"))'),
 }
 
-Tell = Callable[[Counted], str | None]
+OnCount = Callable[[CountedUsage], str | None]
 """Told of every change; returns why the reply has to stop, or None."""
 
 
-def asked(size: int) -> Counted:
+def request_usage(size: int) -> CountedUsage:
     """Return what a request of so many bytes uses, as far as can be said before there is an answer."""
-    return Counted(_tokens(size))
+    return CountedUsage(_tokens(size))
 
 
 def _tokens(size: int) -> int:
@@ -44,7 +44,7 @@ def _tokens(size: int) -> int:
 class StreamUsage:
     """The usage of one reply that comes as server-sent events."""
 
-    def __init__(self, dialect: Dialect, size: int, tell: Tell) -> None:
+    def __init__(self, dialect: Dialect, size: int, tell: OnCount) -> None:
         self._notable = _NOTABLE[dialect]
         self._dialect = dialect
         self._tell = tell
@@ -53,7 +53,7 @@ class StreamUsage:
         self._pieces: list[bytes] = []
         self._waiting = 0
         self._tail = b""
-        self.counted = asked(size)
+        self.counted = request_usage(size)
         self.stopped: str | None = None
 
     @property
@@ -108,7 +108,7 @@ class StreamUsage:
             return False
         self._told = guess
         counted = self.counted
-        self.counted = Counted(
+        self.counted = CountedUsage(
             counted.input_tokens, guess, counted.cached_tokens, measured=False, model=counted.model, stop_reason=counted.stop_reason
         )
         return True
@@ -130,18 +130,18 @@ class StreamUsage:
 class WholeUsage:
     """The usage of one reply that comes as one JSON document."""
 
-    def __init__(self, dialect: Dialect, size: int, tell: Tell) -> None:
+    def __init__(self, dialect: Dialect, size: int, tell: OnCount) -> None:
         self._dialect = dialect
         self._tell = tell
         self._pieces: list[bytes] = []
         self._asked = size
         self._size = 0
-        self._told: Counted | None = None
+        self._told: CountedUsage | None = None
 
     @property
-    def counted(self) -> Counted:
+    def counted(self) -> CountedUsage:
         """Return what the reply told when it was whole; until then its length is what is known."""
-        return self._told or Counted(_tokens(self._asked), _tokens(self._size))
+        return self._told or CountedUsage(_tokens(self._asked), _tokens(self._size))
 
     def feed(self, data: bytes) -> None:
         """Keep a piece, as long as the whole can still be parsed."""
@@ -203,7 +203,7 @@ def _inner(told: Mapping[str, JsonValue], key: str) -> dict[str, JsonValue]:
     return value if isinstance(value, dict) else {}
 
 
-def _anthropic(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
+def _anthropic(so_far: CountedUsage, told: dict[str, JsonValue]) -> CountedUsage:
     """Read `message_start` (input, first output), `message_delta` (the whole output) or a whole message."""
     message = _inner(told, "message") or told
     used = _inner(message, "usage")
@@ -211,7 +211,7 @@ def _anthropic(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
     fresh, output = _count(used, "input_tokens"), _count(used, "output_tokens")
     read, stored = _count(used, "cache_read_input_tokens") or 0, _count(used, "cache_creation_input_tokens") or 0
     is_last = told.get("type") != "message_start"
-    return Counted(
+    return CountedUsage(
         input_tokens=so_far.input_tokens if not fresh and not read and not stored else (fresh or 0) + read + stored,
         output_tokens=so_far.output_tokens if output is None else output,
         cached_tokens=read or so_far.cached_tokens,
@@ -221,13 +221,13 @@ def _anthropic(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
     )
 
 
-def _responses(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
+def _responses(so_far: CountedUsage, told: dict[str, JsonValue]) -> CountedUsage:
     """Read the response inside `response.completed` and its siblings, or a whole one."""
     response = _inner(told, "response") or told
     used = _inner(response, "usage")
     output = _count(used, "output_tokens")
     stop = _text(_inner(response, "incomplete_details"), "reason") or _text(response, "status")
-    return Counted(
+    return CountedUsage(
         input_tokens=_or(_count(used, "input_tokens"), so_far.input_tokens),
         output_tokens=_or(output, so_far.output_tokens),
         cached_tokens=_or(_count(_inner(used, "input_tokens_details"), "cached_tokens"), so_far.cached_tokens),
@@ -237,13 +237,13 @@ def _responses(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
     )
 
 
-def _chat(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
+def _chat(so_far: CountedUsage, told: dict[str, JsonValue]) -> CountedUsage:
     """Read a chunk's or a whole completion's usage and finish reason."""
     used = _inner(told, "usage")
     choices = told.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     output = _count(used, "completion_tokens")
-    return Counted(
+    return CountedUsage(
         input_tokens=_or(_count(used, "prompt_tokens"), so_far.input_tokens),
         output_tokens=_or(output, so_far.output_tokens),
         cached_tokens=_or(_count(_inner(used, "prompt_tokens_details"), "cached_tokens"), so_far.cached_tokens),
@@ -253,7 +253,7 @@ def _chat(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
     )
 
 
-def _gemini(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
+def _gemini(so_far: CountedUsage, told: dict[str, JsonValue]) -> CountedUsage:
     """Read one object of the stream: each counts everything up to itself, the last one all."""
     used = _inner(told, "usageMetadata")
     candidates = told.get("candidates")
@@ -262,7 +262,7 @@ def _gemini(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
     output = _count(used, "candidatesTokenCount")
     thought = _count(used, "thoughtsTokenCount")
     counts = None if output is None and thought is None else (output or 0) + (thought or 0)
-    return Counted(
+    return CountedUsage(
         input_tokens=_or(_count(used, "promptTokenCount"), so_far.input_tokens),
         output_tokens=_or(counts, so_far.output_tokens),
         cached_tokens=_or(_count(used, "cachedContentTokenCount"), so_far.cached_tokens),
@@ -276,7 +276,7 @@ def _or(value: int | None, otherwise: int) -> int:
     return otherwise if value is None else value
 
 
-_READERS: Final[Mapping[Dialect, Callable[[Counted, dict[str, JsonValue]], Counted]]] = {
+_READERS: Final[Mapping[Dialect, Callable[[CountedUsage, dict[str, JsonValue]], CountedUsage]]] = {
     Dialect.ANTHROPIC: _anthropic,
     Dialect.RESPONSES: _responses,
     Dialect.CHAT: _chat,

@@ -19,7 +19,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GitConfigEntry:
     """One line of a config: section and key in lower case, the subsection as written; a key alone, which means true, has no value."""
 
     section: str
@@ -33,16 +33,16 @@ class Repository:
     """A repository on this machine: where git keeps its files and, of a worktree, its own few, and what its config says."""
 
     directory: str
-    entries: tuple[Entry, ...]
+    entries: tuple[GitConfigEntry, ...]
     own: str
 
 
-def read_entries(text: str) -> tuple[Entry, ...]:
+def read_entries(text: str) -> tuple[GitConfigEntry, ...]:
     """Return the entries of a git config file, in order."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if "\0" in text:
         _refuse(text, text.index("\0"))
-    entries: list[Entry] = []
+    entries: list[GitConfigEntry] = []
     section: tuple[str, str | None] | None = None
     at = 0
     if not text.endswith("\n"):
@@ -64,7 +64,7 @@ def read_entries(text: str) -> tuple[Entry, ...]:
             value, at = _value(text, key.end()) if key[2] else (None, key.end())
             if len(entries) == _MAX_ENTRIES:
                 raise Unclear(f"the repository's config has more than {_MAX_ENTRIES} entries")
-            entries.append(Entry(section[0], section[1], key[1].lower(), value))
+            entries.append(GitConfigEntry(section[0], section[1], key[1].lower(), value))
     return tuple(entries)
 
 
@@ -187,7 +187,7 @@ def _inside(directory: str, pointer: str, limit: str) -> str:
     return directory
 
 
-def _entries_of(directory: str) -> tuple[Entry, ...]:
+def _entries_of(directory: str) -> tuple[GitConfigEntry, ...]:
     path = os.path.join(directory, "config")
     entries = read_entries(_read(path, _MAX_CONFIG)) if os.path.lexists(path) else ()
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Commits and directories as a repository keeps them, loose or packed, each checked against its own id. Runs no git.
+"""Commits, directories and branches as a repository keeps them, loose or packed, each object checked against its own id. Runs no git.
 
 Whoever owns the repository chose these bytes. What does not hash to the id that it was asked for by is not there.
 """
@@ -13,8 +13,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import BinaryIO, Final, Self
 
-from curtainwall.facts.git.config import open_no_link, read_bytes
-from curtainwall.facts.refusal import Unclear
+from curtainwall.facts.git.config import Repository, open_no_link, read_bytes
+from curtainwall.facts.refusal import Unclear, quoted
 
 _MAX_COMMIT: Final = 1 << 18
 _MAX_PACKS: Final = 256
@@ -238,8 +238,8 @@ def _read_commit(data: bytes) -> Commit | None:
         elif word == b"tree":
             tree = rest.decode(errors="replace")
         elif word == b"committer":
-            told = rest.rsplit(b" ", 2)[-2:-1]
-            when = int(told[0]) if told and told[0].isdigit() and len(told[0]) < 19 else 0
+            stamp = rest.rsplit(b" ", 2)[-2:-1]
+            when = int(stamp[0]) if stamp and stamp[0].isdigit() and len(stamp[0]) < 19 else 0
     return Commit(tuple(parents), when, message.lstrip(b"\n").partition(b"\n")[0].decode(errors="replace").strip(), tree)
 
 
@@ -254,3 +254,72 @@ def _read_tree(data: bytes) -> Mapping[str, Listed] | None:
             return None
         listed[name.decode(errors="backslashreplace")] = Listed(data[end + 1 : at].hex(), mode == _DIRECTORY)
     return listed
+
+
+HEADS: Final = "refs/heads/"
+
+_MAX_REF = 4_096
+# Everybody waits while it is read; 32 MiB are half a million refs.
+_MAX_PACKED = 1 << 25
+_MOST_LINKS = 5
+_REF_ID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+# As git has it: no empty part, none that starts with a dot or ends in `.lock`, nothing that means something else in a revision.
+_NAME = re.compile(r"refs(?:/(?!\.)(?:(?!\.\.|@\{)[^\x00-\x20\x7f/:?*~^\[\\])+(?<!\.lock)(?<!\.))+")
+
+
+def current_branch(repository: Repository) -> str | None:
+    """Return the branch that is checked out, whether it has a commit or not; None where a commit is checked out and no branch."""
+    content = _loose(repository.own, "HEAD")
+    name = _target_of(content) if content is not None else None
+    return name.removeprefix(HEADS) if name is not None and name.startswith(HEADS) and _NAME.fullmatch(name) else None
+
+
+def commit_at(repository: Repository, ref: str) -> str | None:
+    """Return the id that a full ref stands at, or None where there is no such ref; raise `Unclear` where that cannot be told."""
+    if any((entry.section, entry.key) == ("extensions", "refstorage") for entry in repository.entries):
+        raise Unclear(
+            "the repository keeps its branches in a table, which is not read here; `git refs migrate --ref-format=files` changes it"
+        )
+    for _ in range(_MOST_LINKS):
+        if not _NAME.fullmatch(ref):
+            return None
+        content = _loose(repository.directory, ref)
+        if content is None:
+            return _packed(repository.directory, ref)
+        leads = _target_of(content)
+        if leads is None:
+            found = _REF_ID.fullmatch(content.strip())
+            if found is None:
+                raise Unclear(f"the file of {quoted(ref)} holds no commit's id")
+            return found[0].decode()
+        ref = leads
+    raise Unclear(f"{quoted(ref)} leads from one name to the next without end")
+
+
+def _loose(directory: str, ref: str) -> bytes | None:
+    try:
+        return read_bytes(os.path.join(directory, ref), _MAX_REF)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise Unclear(f"{quoted(ref)} cannot be read: {(error.strerror or 'unknown').lower()}") from None
+
+
+def _target_of(content: bytes) -> str | None:
+    return content[4:].strip().decode(errors="replace") if content.startswith(b"ref:") else None
+
+
+def _packed(directory: str, ref: str) -> str | None:
+    try:
+        lines = b"\n" + read_bytes(os.path.join(directory, "packed-refs"), _MAX_PACKED)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unclear(f"the packed refs cannot be read: {(error.strerror or 'unknown').lower()}") from None
+    end = lines.find(b" " + ref.encode() + b"\n")
+    if end < 0:
+        return None
+    found = _REF_ID.fullmatch(lines, lines.rfind(b"\n", 0, end) + 1, end)
+    if found is None:
+        raise Unclear("the packed refs are not as git writes them")
+    return found[0].decode()

@@ -2,17 +2,51 @@
 
 import heapq
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final
 
 from curtainwall.facts.git.config import Repository, find_repository
-from curtainwall.facts.git.files import Unseen, new_files
-from curtainwall.facts.git.objects import Commits
-from curtainwall.facts.git.refs import HEADS, commit_at, current_branch
+from curtainwall.facts.git.objects import HEADS, Commits, Listed, commit_at, current_branch
 from curtainwall.facts.git.remotes import canonical_remotes
 from curtainwall.facts.refusal import quoted
+
+
+class Unseen(Exception):
+    """It cannot be told; the words say why."""
+
+
+def new_files(commits: Commits, id_: str) -> Iterator[str]:
+    """Yield the paths that a commit adds or changes; of a merge, those that it took from none of its parents. Raise `Unseen`."""
+    commit = commits.find(id_)
+    parents = [commits.find(each) for each in commit.parents] if commit is not None else []
+    if commit is None or None in parents:
+        raise Unseen("a commit is not here")
+    waiting = [("", commit.tree, [each.tree for each in parents if each is not None])]
+    while waiting:
+        above, tree, before = waiting.pop()
+        others = [_listed(commits, each) for each in before]
+        for name, here in _listed(commits, tree).items():
+            was = [found for other in others if (found := other.get(name)) is not None]
+            if here in was:
+                continue
+            if here.is_directory:
+                waiting.append((f"{above}{name}/", here.id, _directories(was)))
+            else:
+                yield f"{above}{name}"
+
+
+def _directories(listed: Sequence[Listed]) -> list[str]:
+    return [each.id for each in listed if each.is_directory]
+
+
+def _listed(commits: Commits, tree: str) -> Mapping[str, Listed]:
+    found = commits.directory(tree)
+    if found is None:
+        raise Unseen("too many directories, or some that are not here")
+    return found
+
 
 # Everybody waits while they are counted.
 _MOST_COUNTED: Final = 100
@@ -66,10 +100,10 @@ def find_push(
         title = "" if found is None else f" {json.dumps(mask(found.title)[:_LONGEST_TITLE], ensure_ascii=False)}"
         is_here = since is None or commits.find(since) is not None
         new = _new(commits, commit, () if since is None else (since,)) if is_here else None
-    told = f"{commit[:_SHORT_ID]}{title} to {quoted(mask(name))}: {_in_words(None if new is None else len(new), since, mask(remote))}"
+    summary = f"{commit[:_SHORT_ID]}{title} to {quoted(mask(name))}: {_in_words(None if new is None else len(new), since, mask(remote))}"
     with Commits(repository.directory) as commits:
-        secrets, unseen = _secrets(commits, commit, _known(repository, path, remote, name, workspace), is_secret)
-    return Push(name, commit, since, told, secrets, unseen)
+        secrets, unseen = _secrets(commits, commit, _known_tips(repository, path, remote, name, workspace), is_secret)
+    return Push(name, commit, since, summary, secrets, unseen)
 
 
 def _secrets(commits: Commits, commit: str, known: tuple[str, ...], is_secret: Callable[[str], bool]) -> tuple[tuple[str, ...], str]:
@@ -96,7 +130,7 @@ def _last_seen(repository: Repository, path: str, remote: str, branch: str, work
     return commit_at(repository, f"refs/remotes/{remote}/{branch}") if len(places) == 1 else None
 
 
-def _known(repository: Repository, path: str, remote: str, branch: str, workspace: str) -> tuple[str, ...]:
+def _known_tips(repository: Repository, path: str, remote: str, branch: str, workspace: str) -> tuple[str, ...]:
     """Return what the remote is said to have: this branch, and those that most others begin at."""
     found = (_last_seen(repository, path, remote, each, workspace) for each in (branch, "HEAD", "main", "master"))
     return tuple(dict.fromkeys(each for each in found if each is not None))

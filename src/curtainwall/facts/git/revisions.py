@@ -25,9 +25,9 @@ def paths_in_revision(text: str, directory: str, workspace: str) -> tuple[str, .
     tops = _tops(directory, workspace)
     for piece in dict.fromkeys((text, *_RANGE.split(text))):
         for colon in (at for at, letter in enumerate(piece) if letter == ":"):
-            told = piece[colon + 1 :]
-            for start in (directory,) if told.startswith(("./", "../")) else tops:
-                path = normpath(f"{start}/{told}")
+            named_path = piece[colon + 1 :]
+            for start in (directory,) if named_path.startswith(("./", "../")) else tops:
+                path = normpath(f"{start}/{named_path}")
                 if not any(is_beneath(path, top) for top in tops):
                     raise Unclear(f"the path in {quoted(text)} leaves the repository")
                 found[path] = None

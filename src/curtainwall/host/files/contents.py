@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from curtainwall.host.files.beneath import is_there, open_directory_above, rename_if_free
-from curtainwall.host.files.ownership import FileOwner, give, owner_of
+from curtainwall.host.files.beneath import FileOwner, give, is_there, open_directory_above, owner_of, rename_if_free
 
 MAX_DEPTH: Final = 48
 

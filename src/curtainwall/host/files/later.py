@@ -8,6 +8,7 @@ import ctypes
 import errno
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -15,8 +16,44 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from curtainwall.host.files.beneath import move_entry, open_beneath, replace_file
-from curtainwall.host.files.tracked_branches import MOST, only_tracks
 from curtainwall.model import holds_later_names, is_git_directory, is_later_name
+
+MOST: Final = 65_536
+"""How many bytes of a config are looked at."""
+
+_BRANCH: Final = re.compile(r'\[branch "[\w./@#+-]+"\]', re.ASCII)
+_REMOTE: Final = re.compile(r'^\[remote "([\w.-]+)"\]$', re.ASCII | re.MULTILINE)
+_FOLLOWS: Final = re.compile(
+    r"\t(?:remote = (?P<remote>[\w.-]+)|merge = refs/heads/[\w./@#+-]+|rebase = (?:true|false)|[a-z-]*merge-base = [\w./@#+-]+)", re.ASCII
+)
+
+
+def only_tracks(before: str, now: str) -> bool:
+    """Tell whether two configs say the same, but for which branch follows which."""
+    # Any other word could be the path of a directory, or a URL, and a push would go there.
+    remotes = frozenset((".", *_REMOTE.findall(before)))
+    rest = _rest(before, remotes)
+    return rest is not None and rest == _rest(now, remotes)
+
+
+def _rest(text: str, remotes: frozenset[str]) -> list[tuple[str, str]] | None:
+    """Return every other line, each with the head that it stands under; None where a line goes on with the next."""
+    found: list[tuple[str, str]] = []
+    head = ""
+    for line in text.split("\n"):
+        if line.endswith("\\"):
+            return None
+        if line.startswith("["):
+            head = line
+        if line and not (_BRANCH.fullmatch(head) and (line == head or _follows(line, remotes))):
+            found.append((head, line))
+    return found
+
+
+def _follows(line: str, remotes: frozenset[str]) -> bool:
+    match = _FOLLOWS.fullmatch(line)
+    return match is not None and match["remote"] in (None, *remotes)
+
 
 MAX_FIXED: Final = 256
 """How many are kept by mounts, those nearest to the root; each costs bubblewrap more than the one before."""
@@ -230,10 +267,10 @@ def _way_to(path: str, root: str) -> tuple[int, ...]:
 
 def _born(path: str) -> int:
     """Return when a file was made, in nanoseconds; 0 where its disk does not say. Nobody can set this time."""
-    told = (ctypes.c_uint64 * 32)()
-    if _STATX is None or _STATX(_HERE, os.fsencode(path), _NO_FOLLOW, _BIRTH, told) != 0 or not told[0] & _BIRTH:
+    buffer = (ctypes.c_uint64 * 32)()
+    if _STATX is None or _STATX(_HERE, os.fsencode(path), _NO_FOLLOW, _BIRTH, buffer) != 0 or not buffer[0] & _BIRTH:
         return 0
-    return told[10] * 1_000_000_000 + (told[11] & 0xFFFFFFFF)
+    return buffer[10] * 1_000_000_000 + (buffer[11] & 0xFFFFFFFF)
 
 
 def _named_so(root: str, most: int | None, lifted: list[tuple[str, str | None]] | None) -> Iterator[tuple[str, bool]]:
@@ -298,13 +335,13 @@ def likeness_of(path: str) -> str | None:
 def _likeness(path: str) -> str:
     """Return what tells whether a file, or anything in a directory, was changed; the kernel alone sets the time of change."""
     found = os.lstat(path)
-    told = f"{found.st_mode} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+    outline = f"{found.st_mode} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
     if not stat.S_ISDIR(found.st_mode):
-        return told
-    digest = hashlib.sha256(told.encode())
+        return outline
+    digest = hashlib.sha256(outline.encode())
     for inside, inner in _below(path):
-        told = "" if inner is None else f"{inner.st_mode} {inner.st_ino} {inner.st_size} {inner.st_ctime_ns}"
-        digest.update(os.fsencode(f"{inside}\0{told}\0"))
+        outline = "" if inner is None else f"{inner.st_mode} {inner.st_ino} {inner.st_size} {inner.st_ctime_ns}"
+        digest.update(os.fsencode(f"{inside}\0{outline}\0"))
     return digest.hexdigest()
 
 

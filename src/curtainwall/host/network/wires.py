@@ -4,10 +4,102 @@ import asyncio
 import ssl
 import threading
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from contextvars import Context, copy_context
+from typing import Any, Final
 
-from curtainwall.host.network.tls import Tls
-from curtainwall.host.network.waits import Wait
+# The longest that one record can say, so that nothing of it is left over.
+_PIECE: Final = 16 * 1024
+
+
+class Tls:
+    """One side of a connection: the server's, or that of a client that names the server."""
+
+    def __init__(self, context: ssl.SSLContext, server: str | None = None) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._inner = context.wrap_bio(self._incoming, self._outgoing, server_side=server is None, server_hostname=server)
+        self.is_agreed = False
+        """Whether the handshake is done: before that nothing can be said."""
+        self.has_ended = False
+        """Whether the other side said that nothing more comes."""
+
+    def receive(self, data: bytes | memoryview) -> list[bytes]:
+        """Take what came and return what it says; raise `ssl.SSLError`. Afterwards there may be an answer to send."""
+        self._incoming.write(data)
+        pieces: list[bytes] = []
+        try:
+            if not self.is_agreed:
+                self._inner.do_handshake()
+                self.is_agreed = True
+            while self._incoming.pending and not self.has_ended:
+                if piece := self._inner.read(_PIECE):
+                    pieces.append(piece)
+                else:
+                    self.has_ended = True
+        except ssl.SSLWantReadError:
+            pass
+        return pieces
+
+    def answer(self) -> bytes:
+        """Return what TLS itself has to send: its part of the handshake, new keys, an alert."""
+        return self._outgoing.read()
+
+    def seal(self, data: bytes) -> bytes:
+        """Return what says this; raise `ssl.SSLError`."""
+        sealed = self._inner.write(data)
+        while sealed < len(data):
+            sealed += self._inner.write(data[sealed:])
+        return self._outgoing.read()
+
+    def end(self) -> bytes:
+        """Return what says that nothing more comes."""
+        with suppress(ssl.SSLError):
+            self._inner.unwrap()
+        return self._outgoing.read()
+
+
+class Wait(asyncio.Future[None]):
+    """One wait of one task. A loop's round costs more than most of what is done with what came."""
+
+    __slots__ = ("_then", "_within")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._then: Callable[[asyncio.Future[None]], object] | None = None
+        self._within: Context | None = None
+
+    def add_done_callback(self, fn: Callable[[asyncio.Future[None]], object], /, *, context: Context | None = None) -> None:
+        """Keep the one that waits; it is a task, which does so once."""
+        self._then, self._within = fn, context or copy_context()
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """End the wait without what it was for, in the loop's next round."""
+        if not super().cancel(msg):
+            return False
+        self._later()
+        return True
+
+    def end(self) -> None:
+        """End the wait in the loop's next round, as other futures do."""
+        if not self.done():
+            self.set_result(None)
+            self._later()
+
+    def end_now(self) -> None:
+        """End the wait and let the task go on before this returns; while another task runs, in the loop's next round."""
+        then, within = self._then, self._within
+        if then is None or within is None or asyncio.current_task(self.get_loop()) is not None:
+            self.end()
+        elif not self.done():
+            self.set_result(None)
+            self._then = None
+            within.run(then, self)
+
+    def _later(self) -> None:
+        then, self._then = self._then, None
+        if then is not None:
+            self.get_loop().call_soon(then, self, context=self._within)
+
 
 _HIGH: Final = 128 * 1024
 _BUFFER: Final = 256 * 1024
@@ -106,11 +198,11 @@ class Wire(asyncio.BufferedProtocol):
     def _open(self, tls: Tls, came: bytes | memoryview) -> None:
         """Keep what came in TLS, and answer what TLS itself asks, no faster than that is taken; whoever breaks it is hung up on."""
         try:
-            said = tls.receive(came)
+            pieces = tls.receive(came)
         except ssl.SSLError as fault:
-            said, self._fault = [], fault
+            pieces, self._fault = [], fault
         self._ended = self._ended or tls.has_ended or self._fault is not None
-        self._keep(said)
+        self._keep(pieces)
         if answer := tls.answer():
             self.transport.write(answer)
             self._is_answering = self._full
@@ -120,9 +212,9 @@ class Wire(asyncio.BufferedProtocol):
         elif tls.has_ended:
             self.finish()
 
-    def _keep(self, said: list[bytes]) -> None:
-        self._pieces += said
-        self._size += sum(map(len, said))
+    def _keep(self, pieces: list[bytes]) -> None:
+        self._pieces += pieces
+        self._size += sum(map(len, pieces))
         self._pace()
 
     def _wake(self) -> None:

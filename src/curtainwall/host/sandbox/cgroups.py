@@ -35,8 +35,8 @@ class ProcessGroup:
 
     def was_short_of_memory(self) -> bool:
         """Tell whether the kernel ended a process in here because a level above had no memory left."""
-        told = "".join(_read(f"{path}/{name}") for path in self.paths for name in ("memory.events", "memory.oom_control"))
-        return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in told.splitlines())
+        counters = "".join(_read(f"{path}/{name}") for path in self.paths for name in ("memory.events", "memory.oom_control"))
+        return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in counters.splitlines())
 
     def remove(self) -> None:
         """Take the groups away, once their processes are gone, and those above that are empty by now."""

@@ -144,8 +144,8 @@ class Broker:
         if not _FAMILY <= length <= _LONGEST_ADDRESS:
             return self._errno.EINVAL
         with open(f"/proc/{task}/mem", "rb", buffering=0) as memory:
-            told = os.pread(memory.fileno(), length, address)
-        if len(told) != length:
+            address_bytes = os.pread(memory.fileno(), length, address)
+        if len(address_bytes) != length:
             return self._errno.EFAULT
         process = os.pidfd_open(_leader(task))
         try:
@@ -157,7 +157,7 @@ class Broker:
         try:
             # INVARIANT: what was read belongs to whoever waits for us, not to another process that got its number.
             self._ioctl(self._listener, _IS_VALID, struct.pack("=Q", id_))
-            return self._connect_taken(taken, told, task, id_)
+            return self._connect_taken(taken, address_bytes, task, id_)
         finally:
             os.close(taken)
 

@@ -3,15 +3,15 @@
 import os
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from curtainwall.host.files.ownership import FileOwner
+from curtainwall.host.files.beneath import FileOwner
 from curtainwall.host.sandbox import owner_entry
 from curtainwall.host.sandbox.cgroups import ProcessGroup, make_group
-from curtainwall.host.sandbox.shares import Share, Usage
-from curtainwall.host.sandbox.terms import Bounds, Confinement
+from curtainwall.host.sandbox.confinement import Bounds, Confinement
+from curtainwall.host.sandbox.shares import SandboxUsage, Share
 
 _OPEN_FILES: Final = 4096
 _PAGE: Final = resource.getpagesize()
@@ -91,7 +91,7 @@ def holds_processes() -> bool:
     return group is not None
 
 
-def overuse(pid: int, bounds: Bounds, usage: Usage | None = None) -> str | None:
+def overuse(pid: int, bounds: Bounds, usage: SandboxUsage | None = None) -> str | None:
     """Return in words what a family uses too much of, or None; looks from outside, so a moment late."""
     usage = usage or usage_of(pid, bounds.processes)
     if usage.processes > bounds.processes:
@@ -101,7 +101,7 @@ def overuse(pid: int, bounds: Bounds, usage: Usage | None = None) -> str | None:
     return None
 
 
-def usage_of(pid: int, most: int, *, is_exact: bool = False) -> Usage:
+def usage_of(pid: int, most: int, *, is_exact: bool = False) -> SandboxUsage:
     """Return what a family uses; one that has too many processes is not counted to the end. Exactly, what they share counts once."""
     tasks = memory = 0
     weigh = _proportional if is_exact else _resident
@@ -111,7 +111,7 @@ def usage_of(pid: int, most: int, *, is_exact: bool = False) -> Usage:
         # The first two are bubblewrap's own.
         if tasks > most + 2:
             break
-    return Usage(max(tasks - 2, 0), memory)
+    return SandboxUsage(max(tasks - 2, 0), memory)
 
 
 def _family(pid: int) -> Iterator[tuple[int, int]]:
@@ -140,3 +140,37 @@ def _proportional(pid: int) -> int:
     with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/smaps_rollup") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
     return _resident(pid)
+
+
+_FEW_NAMES: Final = 10_000
+# A disk that is nearly full already is nobody's fault as long as hardly anything is added.
+_HARDLY: Final = 16 * 1024 * 1024
+_HARDLY_ANY: Final = 1_000
+
+
+class DiskRoom:
+    """The disks of some directories, as they were when it began."""
+
+    def __init__(self, directories: Iterable[str], spare: int) -> None:
+        self._spare = spare
+        self._before: dict[int, tuple[str, int, int]] = {}
+        for path in directories:
+            with suppress(OSError):
+                self._before.setdefault(os.stat(path).st_dev, (path, *_free(path)))
+
+    def missing(self) -> str | None:
+        """Return in words which disk is nearly full by now, and was less so before; None where there is room."""
+        for path, free, names in self._before.values():
+            with suppress(OSError):
+                free_now, names_now = _free(path)
+                if free_now < self._spare and free_now < free - _HARDLY:
+                    return f"the disk with `{path}` has less than {self._spare // (1024 * 1024)} MiB left"
+                if names_now < _FEW_NAMES and names_now < names - _HARDLY_ANY:
+                    return f"the disk with `{path}` has hardly any room left for names of files"
+        return None
+
+
+def _free(path: str) -> tuple[int, int]:
+    """Return the bytes and names that fit; a disk that does not count names has room for all."""
+    stats = os.statvfs(path)
+    return stats.f_bavail * stats.f_frsize, stats.f_favail if stats.f_files else 1 << 62

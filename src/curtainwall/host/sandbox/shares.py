@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
-from curtainwall.host.sandbox.terms import MIB, ConfinementFailed
+from curtainwall.host.sandbox.confinement import MIB, ConfinementFailed
 
 _PATIENCE: Final = 600.0
 _LEAST_MEMORY: Final = 2048 * MIB
@@ -41,7 +41,7 @@ def limits_of_this_machine() -> ShareLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class SandboxUsage:
     """What a confined family uses: its processes and threads, and its memory in bytes."""
 
     processes: int = 0
@@ -52,7 +52,7 @@ class Family(Protocol):
     """A running confined process with all its children."""
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> SandboxUsage:
         """Return what it used when it was last looked at."""
         ...
 
@@ -81,7 +81,7 @@ class Share:
         return self.shares.limits
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> SandboxUsage:
         """Return what all its sandboxes used together when they were last looked at."""
         return _sum(self.families)
 
@@ -212,8 +212,8 @@ def charged() -> Share | None:
     return _CHARGED.get()
 
 
-def _sum(families: list[Family]) -> Usage:
-    return Usage(sum(one.usage.processes for one in families), sum(one.usage.memory for one in families))
+def _sum(families: list[Family]) -> SandboxUsage:
+    return SandboxUsage(sum(one.usage.processes for one in families), sum(one.usage.memory for one in families))
 
 
 def _exceeds(families: list[Family], memory: int, processes: int) -> bool:

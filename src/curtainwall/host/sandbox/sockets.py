@@ -1,4 +1,4 @@
-"""Which Unix sockets a confined family can connect to here, and the words that put the broker in front of it."""
+"""Unix sockets and named pipes that a confined family could reach, and the words that put the broker in front of it."""
 
 import os
 import stat
@@ -10,8 +10,8 @@ from functools import cache
 from typing import Final
 
 from curtainwall.host.sandbox import connect_broker
+from curtainwall.host.sandbox.confinement import HOME, Confinement, Sockets
 from curtainwall.host.sandbox.filter import broker_program
-from curtainwall.host.sandbox.terms import HOME, Confinement, Sockets
 
 _OWN_PLACES: Final = ("/tmp", "/dev/shm", HOME)  # noqa: S108 - inside
 _TRIAL: Final = 30.0
@@ -72,3 +72,35 @@ def _given(confinement: Confinement) -> str:
             if stat.S_ISSOCK(status.st_mode):
                 found.append(f"{status.st_dev}-{status.st_ino}")
     return ",".join(found)
+
+
+MOST_FIFOS: Final = 256
+"""How many can be hidden; each costs a mount."""
+
+
+class TooManyFifos(Exception):
+    """A directory holds more named pipes than can be hidden."""
+
+
+def find_fifos(root: str, *, sockets: bool = False) -> tuple[str, ...]:
+    """Return every named pipe below a directory, and every socket where those are wanted, too; raise `TooManyFifos`."""
+    found: list[str] = []
+    waiting = [root]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as listing:
+            for entry in listing:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink() and _is_one(entry.path, sockets=sockets):
+                    found.append(entry.path)
+                    if len(found) > MOST_FIFOS:
+                        raise TooManyFifos
+    return tuple(found)
+
+
+def _is_one(path: str, *, sockets: bool) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or (sockets and stat.S_ISSOCK(mode))

@@ -1,13 +1,5 @@
 """What happened, in the past tense; each is stored for ever and carries its time and its schema's version."""
 
-from curtainwall.model.events.budgets import (
-    BudgetEvent,
-    BudgetExhausted,
-    BudgetRaised,
-    BudgetWarned,
-    SpendingCounted,
-    WorkTimed,
-)
 from curtainwall.model.events.calls import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -30,35 +22,25 @@ from curtainwall.model.events.calls import (
     GrantUsed,
     LoopDetected,
 )
-from curtainwall.model.events.confined import ConfinedEvent, RequestsRefused, ToolUsesReported
 from curtainwall.model.events.event import Group
-from curtainwall.model.events.house import (
-    HouseEvent,
-    RouteSet,
-    SessionDeleted,
-)
 from curtainwall.model.events.life import (
     HistoryInherited,
+    HouseEvent,
     LabelsAdded,
     LifeEvent,
     ModeChanged,
     ModelChanged,
     RouteAdded,
     RouteRemoved,
+    RouteSet,
     RuleDisabled,
     RuleEnabled,
     SessionClosed,
+    SessionDeleted,
     SessionOpened,
     SessionReady,
     SessionRenamed,
     SettingEvent,
-)
-from curtainwall.model.events.peers import (
-    PeerAnswered,
-    PeerAnswerHeld,
-    PeerAnswerTaken,
-    PeerEvent,
-    PeerMessageSent,
 )
 from curtainwall.model.events.turns import (
     AgentSpoke,
@@ -66,6 +48,11 @@ from curtainwall.model.events.turns import (
     MessageAccepted,
     MessageEvent,
     MessageWithdrawn,
+    PeerAnswered,
+    PeerAnswerHeld,
+    PeerAnswerTaken,
+    PeerEvent,
+    PeerMessageSent,
     SpeechEvent,
     TextStreamed,
     TurnEnded,
@@ -74,9 +61,14 @@ from curtainwall.model.events.turns import (
     TurnStarted,
 )
 from curtainwall.model.events.work import (
+    BudgetEvent,
+    BudgetExhausted,
+    BudgetRaised,
+    BudgetWarned,
     CompactionAsked,
     CompactionSet,
     CompactionSkipped,
+    ConfinedEvent,
     ContextEvent,
     ContextMeasured,
     ExtensionNoted,
@@ -89,7 +81,11 @@ from curtainwall.model.events.work import (
     ProgramEvent,
     ProgramFinished,
     ProgramSaved,
+    RequestsRefused,
+    SpendingCounted,
+    ToolUsesReported,
     WorkEvent,
+    WorkTimed,
 )
 
 __all__ = [

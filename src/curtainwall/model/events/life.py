@@ -1,4 +1,4 @@
-"""A session from its opening to its end, and what it runs under."""
+"""A session from its opening to its end, what it runs under, and what the log of the house keeps of it."""
 
 from typing import Literal
 
@@ -129,3 +129,25 @@ LifeEvent = SessionOpened | SessionReady | HistoryInherited | SessionRenamed | S
 
 SettingEvent = ModeChanged | ModelChanged | RuleDisabled | RuleEnabled | LabelsAdded | RouteAdded | RouteRemoved
 """What a session runs under changes."""
+
+
+class SessionDeleted(Event):
+    """A session's log was deleted on purpose; the house keeps what it was and where it ended."""
+
+    session: SessionId
+    name: str
+    entries: int
+    head: str
+    by: Who
+
+
+class RouteSet(Event):
+    """In the house's log: from here on a place leads to this session; without one, to none."""
+
+    route: Route
+    session: SessionId | None
+    by: Who
+
+
+HouseEvent = SessionDeleted | RouteSet
+"""What is written in the log of the house alone."""

@@ -1,13 +1,14 @@
-"""Messages, and the turns in which an agent takes them up."""
+"""Messages, from people and from other teams, and the turns in which an agent takes them up."""
 
 from enum import StrEnum
 from typing import Literal
 
 from pydantic import Field
 
+from curtainwall.model.approvals import LabelSource
 from curtainwall.model.events.event import Event
-from curtainwall.model.ids import CallId, MessageId, Millis, TurnId
-from curtainwall.model.peers import Peer
+from curtainwall.model.ids import CallId, MessageId, Millis, SessionId, TurnId
+from curtainwall.model.peers import Peer, PeerAnswer
 from curtainwall.model.people import Who
 
 
@@ -20,9 +21,9 @@ class TurnStatus(StrEnum):
     FAILED = "failed"
 
 
-def _is_so(told: bool) -> bool:
+def _is_so(value: bool) -> bool:
     # Most messages are proven, and what they write into the log stays as it was.
-    return told
+    return value
 
 
 class MessageAccepted(Event):
@@ -100,3 +101,39 @@ TurnEvent = TurnStarted | TurnResumed | TurnEnded | InterruptAsked
 
 SpeechEvent = TextStreamed | AgentSpoke
 """What the agent says."""
+
+
+class PeerMessageSent(Event):
+    """A message left for another team's session; written together with the row in that one's inbox."""
+
+    message: MessageId
+    to: SessionId
+    team: str
+    text: str
+    peer: Peer
+    labels: tuple[LabelSource, ...] = ()
+    expires: Millis | None = None
+
+
+class PeerAnswered(Event):
+    """The answer to a team's message left for the session that had sent it; written together with the row in that one's inbox."""
+
+    peer: Peer
+    answer: PeerAnswer
+
+
+class PeerAnswerHeld(Event):
+    """An answer is ready and waits for a yes before it leaves."""
+
+    answer: PeerAnswer
+
+
+class PeerAnswerTaken(Event):
+    """The answer to a message of this session came, with the labels of what it was written from and what it cost."""
+
+    team: str
+    answer: PeerAnswer
+
+
+PeerEvent = PeerMessageSent | PeerAnswered | PeerAnswerHeld | PeerAnswerTaken
+"""Messages to and from other teams."""

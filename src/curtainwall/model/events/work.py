@@ -1,12 +1,12 @@
-"""An agent's own work: what it asked models, what it ran and what became of its history."""
+"""An agent's own work: what it asked models, what it ran and used, and what a confined agent did beside the gate."""
 
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import JsonValue
+from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt
 
 from curtainwall.model.blobs import Payload
-from curtainwall.model.budgets import Usage
+from curtainwall.model.budgets import BudgetKind, Usage
 from curtainwall.model.events.event import Event
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import CallId, Digest, TurnId
@@ -133,3 +133,89 @@ ContextEvent = InstructionsPinned | ContextMeasured | CompactionAsked | Compacti
 
 WorkEvent = ModelEvent | ProgramEvent | ContextEvent | ExtensionNoted
 """An agent's own work."""
+
+
+class BudgetWarned(Event):
+    """Most of a budget is used up."""
+
+    kind: BudgetKind
+    used: float
+    limit: float
+
+
+class BudgetExhausted(Event):
+    """A budget is used up; the session parks."""
+
+    kind: BudgetKind
+    used: float
+    limit: float
+
+
+class BudgetRaised(Event):
+    """Someone allowed more."""
+
+    kind: BudgetKind
+    limit: float
+    by: Who
+
+
+class SpendingCounted(Event):
+    """What the sessions that share this one's budget have used; it counts here as well, in place of what was counted before."""
+
+    usage: Usage
+
+
+class WorkTimed(Event):
+    """Seconds of work that count against the budget."""
+
+    seconds: NonNegativeFloat
+
+
+BudgetEvent = BudgetWarned | BudgetExhausted | BudgetRaised | SpendingCounted | WorkTimed
+"""Budgets are used, used up and raised."""
+
+
+RefusalKind = Literal["key", "endpoint", "host", "malformed"]
+"""Why a request was refused: a key that is not the session's, something not listed at a provider, another host, or no proper request."""
+
+
+class RefusedRequest(Frozen):
+    """Refused requests that are alike. Neither body nor query is kept, and of a key only its mask."""
+
+    kind: RefusalKind
+    host: str = ""
+    method: str = ""
+    path: str = ""
+    reason: str = ""
+    key: str = ""
+    count: NonNegativeInt = 1
+
+
+class RequestsRefused(Event):
+    """The proxy refused requests that came from inside; `more` were too many to be listed one by one."""
+
+    turn: TurnId | None = None
+    requests: tuple[RefusedRequest, ...] = ()
+    more: NonNegativeInt = 0
+
+
+class ReportedUse(Frozen):
+    """A tool and its arguments as the agent wrote them, masked and cut."""
+
+    tool: str
+    arguments: str = ""
+
+
+class ToolUsesReported(Event):
+    """The agent says that it used tools of its own, which do not go through the gate; this is its own account, and proves nothing.
+
+    `more` were too many to be listed one by one.
+    """
+
+    turn: TurnId
+    uses: tuple[ReportedUse, ...] = ()
+    more: NonNegativeInt = 0
+
+
+ConfinedEvent = RequestsRefused | ToolUsesReported
+"""What happened beside the gate: refused by the proxy, or told by the agent."""

@@ -10,7 +10,7 @@ from curtainwall.model.ids import SessionId, StreamId
 from curtainwall.model.listings import SessionQuery, SessionRow
 from curtainwall.model.people import Route, Who
 from curtainwall.model.ports.agents import Live
-from curtainwall.model.views import Opened, Opening, RuleStanding, SessionView, VerdictTold
+from curtainwall.model.views import Opened, Opening, RuleStatus, SessionView, VerdictReport
 
 
 class Desk(Protocol):
@@ -33,14 +33,14 @@ class Desk(Protocol):
         ...
 
 
-class Explaining(Protocol):
+class Explainer(Protocol):
     """Rules and verdicts of a session, for whoever wants to know why."""
 
-    def rules(self, session: SessionId) -> Sequence[RuleStanding]:
+    def rules(self, session: SessionId) -> Sequence[RuleStatus]:
         """Return every rule with its standing in the session; raise `NotFound`."""
         ...
 
-    def why(self, session: SessionId, about: str = "") -> VerdictTold:
+    def why(self, session: SessionId, about: str = "") -> VerdictReport:
         """Return why a call, or that of an approval, open or settled, was judged as it was; without one, the last call."""
         ...
 
@@ -77,7 +77,7 @@ class Places(Protocol):
         ...
 
 
-class Listening(Protocol):
+class LiveFeed(Protocol):
     """What happens right now in a session that this process works on."""
 
     def listen(self, session: SessionId) -> AbstractAsyncContextManager[AsyncIterator[Live]]:

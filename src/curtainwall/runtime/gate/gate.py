@@ -7,14 +7,20 @@ at again (8). The permit is durable before the call runs (9); its outcome is log
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from typing import assert_never, cast
+from functools import partial
+from typing import Final, assert_never, cast
+from weakref import WeakValueDictionary
 
 from pydantic import JsonValue
 
 from curtainwall.model import (
+    LOAD_SKILL,
+    MOVE_FILE,
+    PROPOSE_PLAN,
     SET_WORKING_DIR,
     SYSTEM,
     Answer,
@@ -55,6 +61,7 @@ from curtainwall.model import (
     Presence,
     ProceedCall,
     RequestCall,
+    Role,
     Save,
     SessionId,
     Subject,
@@ -70,16 +77,108 @@ from curtainwall.model import (
 )
 from curtainwall.runtime.gate.human_words import human_words
 from curtainwall.runtime.gate.modes import within_mode
-from curtainwall.runtime.gate.orphans import Orphans
-from curtainwall.runtime.gate.outcomes import finish_call, record_outcome, write_outcome
-from curtainwall.runtime.gate.preparation import Preparing
-from curtainwall.runtime.gate.refusals import refusal
-from curtainwall.runtime.gate.under_way import UnderWay
-from curtainwall.runtime.gate.waits import Waiting
+from curtainwall.runtime.gate.outcomes import finish_call, record_outcome, refusal, write_outcome
+from curtainwall.runtime.gate.waits import OrphanedAsks, WaitingCalls
 from curtainwall.runtime.no_hooks import NoHooks
 from curtainwall.runtime.sessions.actor import Actor
-from curtainwall.runtime.sessions.house import House
-from curtainwall.session import OpenCall, Standing
+from curtainwall.runtime.sessions.registry import SessionRegistry
+from curtainwall.session import CallStatus, OpenCall
+
+
+class CallsUnderWay:
+    """Counts who works: `async with` it."""
+
+    def __init__(self) -> None:
+        self._many = 0
+        self._is_ending = False
+        self._none = asyncio.Event()
+
+    async def __aenter__(self) -> None:
+        """Begin; where everything ends, stay here until sent away."""
+        if self._is_ending:
+            await asyncio.get_running_loop().create_future()
+        self._many += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        """Be done."""
+        self._done()
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        """Count as done while a human is waited for; what comes after the answer may finish, too."""
+        self._done()
+        try:
+            yield
+        finally:
+            self._many += 1
+
+    async def finish(self, within: float) -> None:
+        """Let nothing more begin, and wait until everybody is done, but no longer than so many seconds."""
+        self._is_ending = True
+        self._none.clear()
+        if self._many:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self._none.wait()
+
+    def _done(self) -> None:
+        self._many -= 1
+        if not self._many:
+            self._none.set()
+
+
+_LONG: Final = 100_000
+_A_WORD: Final = 500
+# They may name many paths in few letters, or have a repository, all skills or big files looked at; beside what they do, a thread costs
+# nothing.
+_SLOW: Final = ("shell.", "git.", PROPOSE_PLAN, LOAD_SKILL, MOVE_FILE)
+# Of these it is known what they do with a directory; no server is named like them.
+_OURS: Final = ("filesystem.", "session.", "teams.", "fetch.")
+
+
+class CallPreparer:
+    """Calls on their way to becoming subjects."""
+
+    def __init__(self, tools: ToolHost) -> None:
+        self._tools = tools
+        self._turns: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
+
+    async def prepare(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
+        """Return what a call means; raise `BadCall`."""
+        if not tool.startswith(_SLOW) and not _is_long(arguments) and not self._looks_into(tool):
+            return self._tools.prepare(tool, arguments, place)
+        turn = self._turns.setdefault(place.session, asyncio.Lock())
+        await turn.acquire()
+        read = partial(self._tools.prepare, tool, arguments, place)
+        try:
+            reading = asyncio.get_running_loop().run_in_executor(None, copy_context().run, read)
+        except RuntimeError as fault:
+            turn.release()
+            raise TryLater("no thread can be started to read this call; try again") from fault
+        # A thread cannot be stopped: one that nobody waits for any more still has the session's turn.
+        reading.add_done_callback(lambda _: turn.release())
+        return await asyncio.shield(reading)
+
+    def _looks_into(self, tool: str) -> bool:
+        """Tell whether a directory may be looked through for a call: a server does there what nobody knows."""
+        spec = None if tool.startswith(_OURS) else self._tools.find(tool)
+        return spec is not None and any(Role.READ_PATH in meaning.roles for meaning in spec.meanings)
+
+
+def _is_long(arguments: JsonValue) -> bool:
+    """Tell whether masking, checking and following arguments takes longer than others should wait; looks no further than it must."""
+    waiting, size = [arguments], 0
+    while waiting and size <= _LONG:
+        value = waiting.pop()
+        size += 1
+        if isinstance(value, str):
+            size += len(value) + _A_WORD
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return size > _LONG
+
 
 _LOG = logging.getLogger(__name__)
 _COUNT_EVERY = 100
@@ -88,7 +187,7 @@ _NOT_IN_LOG = "the log does not keep a value in it that looks like a secret; mak
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _PendingCall:
     """One call on its way through the gate."""
 
     call: CallId
@@ -106,15 +205,15 @@ class _Wish:
 class SessionGate:
     """The gate for the sessions of one house."""
 
-    def __init__(self, house: House, tools: ToolHost, hooks: Hooks | None = None, approver: Approver | None = None) -> None:
+    def __init__(self, house: SessionRegistry, tools: ToolHost, hooks: Hooks | None = None, approver: Approver | None = None) -> None:
         self._house = house
         self._tools = tools
-        self._preparing = Preparing(tools)
+        self._preparing = CallPreparer(tools)
         self._hooks = hooks or NoHooks()
         self._approver = approver
-        self._orphans = Orphans(house)
-        self._waiting = Waiting(house)
-        self._under_way = UnderWay()
+        self._orphans = OrphanedAsks(house)
+        self._waiting = WaitingCalls(house)
+        self._under_way = CallsUnderWay()
 
     async def finish(self, within: float) -> None:
         """Let no call begin any more, and those that run come to their end if they do so in time."""
@@ -132,7 +231,7 @@ class SessionGate:
         """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
         async with self._under_way, self._house.hold(session) as actor:
             place = actor.state.place
-            wish = _Wish(
+            pending = _PendingCall(
                 request.call or CallId(self._house.mint()),
                 request.tool,
                 request.arguments,
@@ -145,10 +244,10 @@ class SessionGate:
                 presence or Presence(),
             )
             try:
-                return await self._walk(actor, wish, wait=wait)
+                return await self._walk(actor, pending, wait=wait)
             except OverBudget as spent:
                 self._count(actor)
-                return Answer(call=wish.call, verdict=denial("call-budget", str(spent)))
+                return Answer(call=pending.call, verdict=denial("call-budget", str(spent)))
 
     async def take_up(self, session: SessionId) -> Sequence[Answer]:
         """Go on with the calls that were answered while nobody was there to run them."""
@@ -162,10 +261,10 @@ class SessionGate:
                 raise TryLater(f"session `{session}` does not know its own log; try again") from None
             place = actor.state.place
             for call, open_ in tuple(actor.state.calls.items()):
-                if open_.standing is Standing.ANSWERED:
-                    wish = _wish_again(call, open_, place)
+                if open_.standing is CallStatus.ANSWERED:
+                    pending = _resumed_call(call, open_, place)
                     kept = await self._keep_answer(actor, call) if open_.subject.masked else None
-                    answers.append(kept or await self._look_again(actor, wish, wait=False))
+                    answers.append(kept or await self._look_again(actor, pending, wait=False))
         return answers
 
     async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
@@ -175,18 +274,18 @@ class SessionGate:
             if open_ is None:
                 raise NotFound(f"there is no open call `{call}`")
             approval = actor.state.approvals.get(open_.approval) if open_.approval is not None else None
-            if open_.standing is Standing.ASKED and approval is not None:
+            if open_.standing is CallStatus.ASKED and approval is not None:
                 return Answer(call=call, verdict=_asking(approval.asked), waiting=True)
             place = actor.state.place
-            wish = _wish_again(call, open_, place, arguments)
+            pending = _resumed_call(call, open_, place, arguments)
             with self._waiting.on(call):
                 try:
                     await self._waiting.take_over(actor, call)
                     if open_.subject.masked and arguments is None:
                         return await self._keep_answer(actor, call)
-                    return await self._look_again(actor, wish, wait=False, anew=False)
+                    return await self._look_again(actor, pending, wait=False, anew=False)
                 except asyncio.CancelledError:
-                    await asyncio.shield(self._let_go(actor, wish, has_left=False))
+                    await asyncio.shield(self._let_go(actor, pending, has_left=False))
                     raise
 
     async def _keep_answer(self, actor: Actor, call: CallId) -> Answer:
@@ -203,92 +302,94 @@ class SessionGate:
             with suppress(CommandRefused):
                 await actor.submit(DropCall(by=SYSTEM, call=call, why=why))
 
-    async def _walk(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
+    async def _walk(self, actor: Actor, pending: _PendingCall, *, wait: bool) -> Answer:
         try:
-            return await self._walk_through(actor, wish, wait=wait)
+            return await self._walk_through(actor, pending, wait=wait)
         except asyncio.CancelledError:
-            await asyncio.shield(self._let_go(actor, wish, has_left=wish.presence.has_left))
+            await asyncio.shield(self._let_go(actor, pending, has_left=pending.presence.has_left))
             raise
 
-    async def _let_go(self, actor: Actor, wish: _Wish, *, has_left: bool) -> None:
+    async def _let_go(self, actor: Actor, pending: _PendingCall, *, has_left: bool) -> None:
         """Close a call that nobody waits for any more, wherever it stands; an ask whose agent has only left stays open."""
-        open_ = actor.state.calls.get(wish.call)
+        open_ = actor.state.calls.get(pending.call)
         approval = actor.state.approvals.get(open_.approval) if open_ is not None and open_.approval is not None else None
-        if approval is not None and has_left and approval.calls == (wish.call,):
-            is_kept = self._orphans.keep(wish.place.session, wish.call, approval.asked.approval, actor.seq)
+        if approval is not None and has_left and approval.calls == (pending.call,):
+            is_kept = self._orphans.keep(pending.place.session, pending.call, approval.asked.approval, actor.seq)
             if is_kept:
                 return
         with suppress(CurtainwallError):
             try:
-                await actor.submit(DropCall(by=SYSTEM, call=wish.call, why="the agent no longer waits for it"))
+                await actor.submit(DropCall(by=SYSTEM, call=pending.call, why="the agent no longer waits for it"))
             except CommandRefused:
                 # It has ended, or the session has, or it holds a permit.
-                open_ = actor.state.calls.get(wish.call)
+                open_ = actor.state.calls.get(pending.call)
                 if open_ is None or open_.permit is None:
                     return
-                told = Payload(inline="interrupted before it ran")
-                await write_outcome(actor, FinishCall(by=SYSTEM, call=wish.call, permit=open_.permit, ok=False, result=told))
+                payload = Payload(inline="interrupted before it ran")
+                await write_outcome(actor, FinishCall(by=SYSTEM, call=pending.call, permit=open_.permit, ok=False, result=payload))
 
-    async def _walk_through(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
+    async def _walk_through(self, actor: Actor, pending: _PendingCall, *, wait: bool) -> Answer:
         try:
-            spec = self._tools.find(wish.tool)
-            if spec is not None and spec.for_house and not wish.by_house:
-                raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for agents")
-            if wish.server and wish.tool.partition(".")[0] != wish.server:
-                raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for whoever comes for those of `{wish.server}`")
-            if wish.unclear:
-                raise BadCall("invalid-arguments", wish.unclear)
-            prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
-            reply = await self._hooks.before_call(prepared.subject, wish.place)
+            spec = self._tools.find(pending.tool)
+            if spec is not None and spec.for_house and not pending.by_house:
+                raise BadCall("unknown-tool", f"there is no tool `{pending.tool}` for agents")
+            if pending.server and pending.tool.partition(".")[0] != pending.server:
+                raise BadCall("unknown-tool", f"there is no tool `{pending.tool}` for whoever comes for those of `{pending.server}`")
+            if pending.unclear:
+                raise BadCall("invalid-arguments", pending.unclear)
+            prepared = await self._preparing.prepare(pending.tool, pending.arguments, pending.place)
+            reply = await self._hooks.before_call(prepared.subject, pending.place)
             if reply.arguments is not None:
                 # Checked and understood again, once. From here on this is the call, also where it is looked at again after a wait.
-                wish = replace(wish, arguments=_rewritten(reply.arguments, prepared))
-                prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
+                pending = replace(pending, arguments=_rewritten(reply.arguments, prepared))
+                prepared = await self._preparing.prepare(pending.tool, pending.arguments, pending.place)
         except BadCall as bad:
-            return await self._refuse(actor, wish, bad)
+            return await self._refuse(actor, pending, bad)
         cursor = actor.seq
         command = RequestCall(
             by=SYSTEM,
-            call=wish.call,
+            call=pending.call,
             subject=prepared.subject,
-            turn=wish.turn,
+            turn=pending.turn,
             hook=reply.says,
-            of_program=wish.save is not None,
+            of_program=pending.save is not None,
             along=prepared.along,
         )
-        events = await actor.submit(command, save=wish.save)
-        return _with_words(await self._go_on(actor, wish, prepared, events, cursor, wait=wait), reply)
+        events = await actor.submit(command, save=pending.save)
+        return _with_words(await self._go_on(actor, pending, prepared, events, cursor, wait=wait), reply)
 
-    async def _refuse(self, actor: Actor, wish: _Wish, bad: BadCall) -> Answer:
+    async def _refuse(self, actor: Actor, pending: _PendingCall, bad: BadCall) -> Answer:
         """Log a call that never became a subject."""
-        command = refusal(self._tools, wish.call, wish.tool, wish.arguments, wish.turn, bad)
+        command = refusal(self._tools, pending.call, pending.tool, pending.arguments, pending.turn, bad)
         await actor.submit(command)
-        return Answer(call=wish.call, verdict=command.verdict)
+        return Answer(call=pending.call, verdict=command.verdict)
 
-    async def _go_on(self, actor: Actor, wish: _Wish, prepared: Prepared, events: Sequence[AnyEvent], cursor: int, *, wait: bool) -> Answer:
+    async def _go_on(
+        self, actor: Actor, pending: _PendingCall, prepared: Prepared, events: Sequence[AnyEvent], cursor: int, *, wait: bool
+    ) -> Answer:
         for event in events:
             if not isinstance(event, CallEvent | ApprovalEvent):
                 continue
             match event:
                 case CallPermitted():
-                    return await self._run(actor, wish, _as_written(prepared, events), event)
-                case CallDenied(call=wish.call, verdict=verdict):
-                    return Answer(call=wish.call, verdict=verdict)
+                    return await self._run(actor, pending, _as_written(prepared, events), event)
+                case CallDenied(call=pending.call, verdict=verdict):
+                    return Answer(call=pending.call, verdict=verdict)
                 case ApprovalAsked():
                     await self._try_approver(actor, prepared.subject, event.approval)
-                    return await self._wait(actor, wish, event.approval, cursor, wait=wait)
-                case ApprovalJoined(call=wish.call, approval=approval):
-                    return await self._wait(actor, wish, approval, cursor, wait=wait)
-                case CallDropped(call=wish.call):
+                    return await self._wait(actor, pending, event.approval, cursor, wait=wait)
+                case ApprovalJoined(call=pending.call, approval=approval):
+                    return await self._wait(actor, pending, approval, cursor, wait=wait)
+                case CallDropped(call=pending.call):
                     # The approved subject means something else by now: what it means now is a new one.
-                    return await self._walk(actor, replace(wish, call=CallId(self._house.mint())), wait=wait)
+                    return await self._walk(actor, replace(pending, call=CallId(self._house.mint())), wait=wait)
                 case CallRequested() | CallDenied() | CallFinished() | CallLost() | CallDropped():
                     continue
                 case ApprovalJoined() | ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn():
                     continue
                 case _:
                     assert_never(event)
-        raise CommandRefused(f"the gate cannot go on with call `{wish.call}`")
+        raise CommandRefused(f"the gate cannot go on with call `{pending.call}`")
 
     async def _try_approver(self, actor: Actor, subject: Subject, approval: ApprovalId) -> None:
         """Step 7, where configured: an automatic approver may only approve; anything else it does passes the ask on."""
@@ -308,38 +409,38 @@ class SessionGate:
             with suppress(CommandRefused):
                 await actor.submit(AnswerApproval(by=Who(name=name, channel=SYSTEM.channel), approval=approval, granted=True))
 
-    async def _wait(self, actor: Actor, wish: _Wish, approval: ApprovalId, cursor: int, *, wait: bool) -> Answer:
+    async def _wait(self, actor: Actor, pending: _PendingCall, approval: ApprovalId, cursor: int, *, wait: bool) -> Answer:
         """Wait for whatever ends the asking, or say at once that somebody is asked."""
         open_ = actor.state.approvals.get(approval)
         if not wait and open_ is not None:
-            return Answer(call=wish.call, verdict=_asking(open_.asked), waiting=True)
-        with self._waiting.on(wish.call):
+            return Answer(call=pending.call, verdict=_asking(open_.asked), waiting=True)
+        with self._waiting.on(pending.call):
             with self._under_way.waiting():
-                ended = await self._waiting.until_settled(actor, wish.call, cursor)
-            return ended or await self._look_again(actor, wish, wait=wait)
+                ended = await self._waiting.until_settled(actor, pending.call, cursor)
+            return ended or await self._look_again(actor, pending, wait=wait)
 
-    async def _look_again(self, actor: Actor, wish: _Wish, *, wait: bool, anew: bool = True) -> Answer:
+    async def _look_again(self, actor: Actor, pending: _PendingCall, *, wait: bool, anew: bool = True) -> Answer:
         """Step 8: facts and verdict anew. What means something else by now is a new call, unless nobody wants one."""
         try:
-            prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
+            prepared = await self._preparing.prepare(pending.tool, pending.arguments, pending.place)
         except BadCall as bad:
             # The yes was to something that cannot be read any more: it answers nothing else either.
-            await actor.submit(DropCall(by=SYSTEM, call=wish.call, why=str(bad), keep_answer=False))
-            return await self._refuse(actor, replace(wish, call=CallId(self._house.mint())), bad)
+            await actor.submit(DropCall(by=SYSTEM, call=pending.call, why=str(bad), keep_answer=False))
+            return await self._refuse(actor, replace(pending, call=CallId(self._house.mint())), bad)
         cursor = actor.seq
-        events = await actor.submit(ProceedCall(by=SYSTEM, call=wish.call, subject=prepared.subject))
-        if not anew and any(isinstance(event, CallDropped) and event.call == wish.call for event in events):
-            return Answer(call=wish.call, verdict=denial("call-dropped", "it means something else than when it was approved"))
-        return await self._go_on(actor, wish, prepared, events, cursor, wait=wait)
+        events = await actor.submit(ProceedCall(by=SYSTEM, call=pending.call, subject=prepared.subject))
+        if not anew and any(isinstance(event, CallDropped) and event.call == pending.call for event in events):
+            return Answer(call=pending.call, verdict=denial("call-dropped", "it means something else than when it was approved"))
+        return await self._go_on(actor, pending, prepared, events, cursor, wait=wait)
 
-    async def _run(self, actor: Actor, wish: _Wish, prepared: Prepared, permit: CallPermitted) -> Answer:
+    async def _run(self, actor: Actor, pending: _PendingCall, prepared: Prepared, permit: CallPermitted) -> Answer:
         """Steps 9 and 10: the permit is durable by now; run with the canonical arguments, then log what came of it."""
-        if actor.state.mode is not wish.place.mode:
+        if actor.state.mode is not pending.place.mode:
             # It changed while a human or a hook thought: no more than what was shown, and no more than what holds now.
-            wish = replace(wish, place=replace(wish.place, mode=stricter(wish.place.mode, actor.state.mode)))
+            pending = replace(pending, place=replace(pending.place, mode=stricter(pending.place.mode, actor.state.mode)))
         try:
-            running = self._tools.run(prepared, permit, wish.place)
-            result = await within_mode(actor, prepared.subject.effect, wish.place.mode, running)
+            running = self._tools.run(prepared, permit, pending.place)
+            result = await within_mode(actor, prepared.subject.effect, pending.place.mode, running)
         except asyncio.CancelledError:
             cut = ToolResult(ok=False, value="interrupted: the call may have had its effect, in part or whole")
             # Where it cannot be written, whoever cancelled this still has to see it cancelled.
@@ -351,9 +452,11 @@ class SessionGate:
         # What the next call means depends on where git works, so that is known before anybody makes it.
         inspects = prepared.subject.effect is ToolEffect.INSPECT and prepared.subject.tool != SET_WORKING_DIR
         shown = await record_outcome(actor, permit, result, self._house.stores.blobs, inspects=inspects)
-        reply = await self._hooks.after_call(prepared.subject, result, wish.place)
-        told = result if shown is result.value else ToolResult(ok=result.ok, value=shown)
-        return _with_words(Answer(call=wish.call, verdict=permit.verdict, result=told, by_human=permit.is_approved_by_human), reply)
+        reply = await self._hooks.after_call(prepared.subject, result, pending.place)
+        result_shown = result if shown is result.value else ToolResult(ok=result.ok, value=shown)
+        return _with_words(
+            Answer(call=pending.call, verdict=permit.verdict, result=result_shown, by_human=permit.is_approved_by_human), reply
+        )
 
     def _count(self, actor: Actor) -> None:
         """Past the budget of logged calls: one event for many denials."""
@@ -363,11 +466,11 @@ class SessionGate:
             actor.uncounted = 0
 
 
-def _wish_again(call: CallId, open_: OpenCall, place: Place, arguments: Mapping[str, JsonValue] | None = None) -> _Wish:
+def _resumed_call(call: CallId, open_: OpenCall, place: Place, arguments: Mapping[str, JsonValue] | None = None) -> _PendingCall:
     """Return a call that is open as it was first made; `arguments` are its agent's, for where the log has them masked."""
     # Where nothing is masked the log knows better: a hook may have changed what the agent wrote.
     written = arguments if arguments is not None and open_.subject.masked else open_.subject.raw
-    return _Wish(call, open_.subject.tool, dict(written), open_.turn, place)
+    return _PendingCall(call, open_.subject.tool, dict(written), open_.turn, place)
 
 
 def _rewritten(arguments: Mapping[str, JsonValue], prepared: Prepared) -> dict[str, JsonValue]:

@@ -21,8 +21,8 @@ from curtainwall.model import (
     WithholdAnswer,
     session_stream,
 )
-from curtainwall.runtime.sessions.house import House
-from curtainwall.session import OpenCall, SessionState, Standing, answer_arguments, in_words
+from curtainwall.runtime.sessions.registry import SessionRegistry
+from curtainwall.session import CallStatus, OpenCall, SessionState, answer_arguments, refusal_text
 
 _LOOK_AGAIN = 1.0
 
@@ -38,7 +38,7 @@ class _Bringing:
 class HeldAnswers:
     """The held answers of the sessions that this process looks after. What is open when it leaves stays open."""
 
-    def __init__(self, house: House, gate: Gate) -> None:
+    def __init__(self, house: SessionRegistry, gate: Gate) -> None:
         self._house = house
         self._gate = gate
         self._bringing: dict[tuple[SessionId, MessageId], _Bringing] = {}
@@ -48,7 +48,7 @@ class HeldAnswers:
         for message, answer in state.owed.items():
             if (session, message) not in self._bringing:
                 settled = next(
-                    (call for call, it in state.calls.items() if _is_about(it, message) and it.standing is Standing.ANSWERED), None
+                    (call for call, it in state.calls.items() if _is_about(it, message) and it.standing is CallStatus.ANSWERED), None
                 )
                 presence = Presence()
                 work = self._bring(session, state.peers[message].team, answer, settled, presence)
@@ -87,11 +87,11 @@ class HeldAnswers:
         """Ask whether the answer may leave, or go on where that was answered while nobody was here."""
         if settled is None:
             request = CallRequest(tool=ANSWER, arguments=answer_arguments(team, answer), by_house=True)
-            said = await self._gate.request(session, request, presence=presence)
+            answered = await self._gate.request(session, request, presence=presence)
         else:
-            said = await self._gate.go_on(session, settled)
-        if said.result is None or not said.result.ok:
-            why = in_words(said.verdict) if said.result is None else str(said.result.value)
+            answered = await self._gate.go_on(session, settled)
+        if answered.result is None or not answered.result.ok:
+            why = refusal_text(answered.verdict) if answered.result is None else str(answered.result.value)
             await self._house.send(session, WithholdAnswer(by=SYSTEM, message=answer.message, why=why))
 
 

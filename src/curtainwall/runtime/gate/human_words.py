@@ -20,16 +20,16 @@ def human_words(feed: Feed, stream: StreamId, rules: Rules) -> tuple[str, ...]:
         after = max(0, head - window)
         events = [recorded.event for recorded in feed.read(stream, after)]
         taken_back = {event.message for event in events if isinstance(event, MessageWithdrawn)}
-        said = (event for event in events if isinstance(event, MessageAccepted) and event.message not in taken_back)
-        own = [event.text for event in said if _is_own(event, rules)][-MOST_MESSAGES:]
+        accepted = (event for event in events if isinstance(event, MessageAccepted) and event.message not in taken_back)
+        own = [event.text for event in accepted if _is_own(event, rules)][-MOST_MESSAGES:]
         if after == 0 or len(own) == MOST_MESSAGES:
             return _few_enough(own)
         window *= 4
 
 
 def _is_own(event: MessageAccepted, rules: Rules) -> bool:
-    is_said = event.role == "human" and event.peer is None and event.proven
-    return is_said and event.by.is_human and rules.may_control(event.by)
+    is_spoken = event.role == "human" and event.peer is None and event.proven
+    return is_spoken and event.by.is_human and rules.may_control(event.by)
 
 
 def _few_enough(messages: list[str]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ async def within_mode(actor: Actor, effect: ToolEffect, mode: Mode, call: Corout
 
     try:
         async with until:
-            with actor.heard_by(look):
+            with actor.observed_by(look):
                 return await call
     except TimeoutError:
         if not until.expired():

@@ -1,6 +1,7 @@
-"""What came of a call that ran, on its way into the log."""
+"""What the log holds of a call: what came of one that ran, and why another never became a subject."""
 
 import asyncio
+import json
 from contextlib import suppress
 
 from pydantic import JsonValue
@@ -8,19 +9,28 @@ from pydantic import JsonValue
 from curtainwall.model import (
     SYSTEM,
     Answer,
+    BadCall,
     Blobs,
     Broken,
     CallFinished,
     CallId,
     CallPermitted,
     CurtainwallError,
+    Digest,
     Effect,
     FinishCall,
     NotFound,
     Payload,
+    RefuseCall,
+    Subject,
+    ToolEffect,
+    ToolHost,
     ToolResult,
     TryLater,
+    TurnId,
     Verdict,
+    canonical_json,
+    denial,
 )
 from curtainwall.runtime.results import keep, load, shorten
 from curtainwall.runtime.sessions.actor import Actor
@@ -81,3 +91,36 @@ def shared_outcome(call: CallId, finished: CallFinished, blobs: Blobs) -> Answer
     value = load(finished.shown or finished.result, blobs)
     verdict = Verdict(effect=Effect.ALLOW, because=(), reason="it shares the outcome of the same call")
     return Answer(call=call, verdict=verdict, result=ToolResult(ok=finished.ok, value=value))
+
+
+_LONGEST_ARGUMENTS = 8_192
+_LONGEST_NAME = 200
+
+
+def refusal(tools: ToolHost, call: CallId, tool: str, arguments: JsonValue, turn: TurnId | None, bad: BadCall) -> RefuseCall:
+    """Return the denial of a call, with what it said masked and short."""
+    # The words may quote an argument, and whatever is wrong with those must not keep the denial out of the log.
+    verdict = denial(bad.rule, str(tools.masked(_storable(str(bad)))))
+    name = str(tools.masked(_storable(tool)))[:_LONGEST_NAME]
+    raw = _kept(tools, arguments)
+    subject = Subject(tool=name, effect=ToolEffect.SEND, raw=raw, canonical={}, resources=(), digest=Digest(""))
+    return RefuseCall(by=SYSTEM, call=call, subject=subject, verdict=verdict, turn=turn)
+
+
+def _kept(tools: ToolHost, arguments: JsonValue) -> dict[str, JsonValue]:
+    """Return refused arguments as the log can hold them."""
+    try:
+        # Measured first: what is not kept need not be masked either.
+        if len(canonical_json(arguments)) >= _LONGEST_ARGUMENTS:
+            return {"": "too long to keep"}
+        written = tools.masked(arguments)
+        raw: dict[str, JsonValue] = written if isinstance(written, dict) else {"": written}
+        json.dumps(raw, ensure_ascii=False).encode()
+    except Exception:  # noqa: BLE001 - whatever is wrong with the words, that they were refused is logged
+        return {"": "nothing that could be kept"}
+    return raw
+
+
+def _storable(text: str) -> str:
+    """Return a text without half characters, which no encoding holds."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,31 +1,86 @@
-"""Calls that wait for a human's answer here. One who is gone does not keep an answer from the others who asked the same."""
+"""Calls that wait for a human's answer here, and asks whose agent has gone: the answer is kept for when it comes back."""
 
+import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from typing import assert_never
 
 from curtainwall.model import (
     SYSTEM,
     Answer,
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApprovalEvent,
+    ApprovalExpired,
+    ApprovalId,
+    ApprovalJoined,
+    ApprovalWithdrawn,
     CallDenied,
     CallDropped,
     CallFinished,
     CallId,
     CommandRefused,
+    CurtainwallError,
     DropCall,
     NotFound,
+    SessionId,
     denial,
+    session_stream,
 )
-from curtainwall.runtime.gate.orphans import GONE
 from curtainwall.runtime.gate.outcomes import shared_outcome
 from curtainwall.runtime.sessions.actor import Actor
-from curtainwall.runtime.sessions.house import House
-from curtainwall.session import Standing
+from curtainwall.runtime.sessions.registry import SessionRegistry
+from curtainwall.session import CallStatus
+
+GONE = "the agent was gone when the answer came"
+_MANY = 64
 
 
-class Waiting:
+class OrphanedAsks:
+    """Calls that nobody waits for: dropped when the answer comes (which leaves a grant for one use) or when another takes their place."""
+
+    def __init__(self, house: SessionRegistry) -> None:
+        self._house = house
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def keep(self, session: SessionId, call: CallId, approval: ApprovalId, cursor: int) -> bool:
+        """Look after a call from here on; False where there are too many already."""
+        if len(self._tasks) >= _MANY:
+            return False
+        task = self._house.spawn(self._look_after(session, call, approval, cursor), f"orphan {call}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return True
+
+    async def _look_after(self, session: SessionId, call: CallId, approval: ApprovalId, cursor: int) -> None:
+        async for recorded in self._house.feed.follow(session_stream(session), cursor):
+            event = recorded.event
+            if isinstance(event, CallDropped) and event.call == call:
+                return
+            if not isinstance(event, ApprovalEvent) or event.approval != approval:
+                continue
+            match event:
+                case ApprovalAnswered():
+                    if event.granted:
+                        break
+                    return
+                case ApprovalJoined():
+                    if event.call != call:
+                        break
+                case ApprovalExpired() | ApprovalWithdrawn():
+                    return
+                case ApprovalAsked():
+                    pass
+                case _:
+                    assert_never(event)
+        with suppress(CurtainwallError):
+            await self._house.send(session, DropCall(by=SYSTEM, call=call, why=GONE))
+
+
+class WaitingCalls:
     """Knows for which calls somebody in this process waits."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: SessionRegistry) -> None:
         self._house = house
         self._calls: set[CallId] = set()
 
@@ -44,7 +99,7 @@ class Waiting:
         async for recorded in self._house.feed.follow(actor.stream, cursor):
             await actor.catch_up(recorded.seq)
             open_ = actor.state.calls.get(call)
-            if open_ is not None and open_.standing is Standing.ANSWERED:
+            if open_ is not None and open_.standing is CallStatus.ANSWERED:
                 return None
             await self.take_over(actor, call)
             match recorded.event:
@@ -66,6 +121,6 @@ class Waiting:
         if approval is None:
             return
         for other, open_ in tuple(actor.state.calls.items()):
-            if open_.approval == approval and open_.standing is Standing.ANSWERED and other not in self._calls:
+            if open_.approval == approval and open_.standing is CallStatus.ANSWERED and other not in self._calls:
                 with suppress(CommandRefused):
                     await actor.submit(DropCall(by=SYSTEM, call=other, why=GONE))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from curtainwall.model import (
     SYSTEM,
@@ -11,25 +12,78 @@ from curtainwall.model import (
     AnyEvent,
     ApprovalId,
     Batch,
+    Blobs,
     Broken,
     Clock,
     Conflict,
     CountDenials,
     CurtainwallError,
     ExpireApprovals,
+    Inbox,
+    Index,
     Lease,
+    Leases,
+    Log,
+    Marks,
     Post,
     RepairSession,
     Save,
     StreamId,
+    Tallies,
     TryLater,
 )
 from curtainwall.runtime.sessions.alarm import Alarm, Deadline
-from curtainwall.runtime.sessions.decider import Deciding, Draft, Follow, RulesNow
+from curtainwall.runtime.sessions.decider import Decider, DecisionDraft, Follow, RulesNow, Ticket, fail, save_programs, shared
 from curtainwall.runtime.sessions.feed import Tail
-from curtainwall.runtime.sessions.stores import Stores
-from curtainwall.runtime.sessions.tickets import Ticket, fail, save_programs, shared
-from curtainwall.session import SessionState, Standing
+from curtainwall.session import CallStatus, SessionState
+
+
+class Stores(Protocol):
+    """What sessions are decided from and written to."""
+
+    @property
+    def log(self) -> Log:
+        """Return the log."""
+        ...
+
+    @property
+    def inbox(self) -> Inbox:
+        """Return the inbox."""
+        ...
+
+    @property
+    def leases(self) -> Leases:
+        """Return the leases."""
+        ...
+
+    @property
+    def blobs(self) -> Blobs:
+        """Return the blobs."""
+        ...
+
+    @property
+    def index(self) -> Index:
+        """Return the index."""
+        ...
+
+
+class SideStores(Protocol):
+    """What is kept beside the sessions, for channels and for whoever asks how the home is."""
+
+    @property
+    def tallies(self) -> Tallies:
+        """Return the tallies."""
+        ...
+
+    @property
+    def marks(self) -> Marks:
+        """Return the marks."""
+        ...
+
+
+class HomeStores(Stores, SideStores, Protocol):
+    """Everything that is kept in a home."""
+
 
 _A_MOMENT, _A_WHILE = 0.005, 1.0
 
@@ -69,7 +123,7 @@ class Actor:
         self._lease = lease
         self._log = stores.log
         self._inbox = stores.inbox
-        self._deciding = Deciding(stream, stores.log, clock, rules)
+        self._deciding = Decider(stream, stores.log, clock, rules)
         self._neighbours = neighbours
         self._arrivals = 0
         self._tickets: list[Ticket] = []
@@ -158,7 +212,7 @@ class Actor:
             self._may_rest.set()
 
     @contextmanager
-    def heard_by(self, listen: Listen) -> Generator[None]:
+    def observed_by(self, listen: Listen) -> Generator[None]:
         """Let somebody hear for a while of whatever is durable, as soon as it is."""
         self._listeners.append(listen)
         try:
@@ -180,7 +234,7 @@ class Actor:
     @property
     def is_idle(self) -> bool:
         """Tell whether the session can be dropped from memory: nobody holds it, nothing waits, no permitted call is out."""
-        running = any(call.standing is Standing.PERMITTED for call in self.state.calls.values())
+        running = any(call.standing is CallStatus.PERMITTED for call in self.state.calls.values())
         return not (self.holders or self._tickets or self._work.is_set() or self._is_deciding or running) and self._is_free.is_set()
 
     @property
@@ -291,7 +345,7 @@ class Actor:
                 # Whoever was written to goes first: it has work to do, and whoever wrote waits for that anyway.
                 for decision in (*guests, own):
                     decision.actor.take_in(decision)
-                self._tell_neighbours(batch.posts)
+                self._wake_neighbours(batch.posts)
                 return
             finally:
                 for decision in (own, *guests):
@@ -347,7 +401,7 @@ class Actor:
         self.look_at_inbox()
         return True
 
-    def _tell_neighbours(self, posts: Sequence[Post]) -> None:
+    def _wake_neighbours(self, posts: Sequence[Post]) -> None:
         """See to it that no later command of ours overtakes one that was just posted, and that none waits for a session that is gone."""
         for post in posts:
             there = self._neighbours.actors.get(post.stream)
@@ -379,7 +433,7 @@ class Decision:
 
     actor: Actor
     tickets: Sequence[Ticket]
-    draft: Draft
+    draft: DecisionDraft
 
     @property
     def batch(self) -> Batch:

@@ -1,6 +1,7 @@
 """What one session knows, and what it makes of commands: nothing here waits, and nothing is written."""
 
-from collections.abc import Callable, Generator, Sequence
+import asyncio
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
@@ -12,17 +13,21 @@ from curtainwall.model import (
     CallPermitted,
     Clock,
     CommandRefused,
+    Conflict,
     Consumed,
     GrantGiven,
     GrantScope,
     Log,
     Moment,
+    Outcome,
+    RequestCall,
+    Save,
+    SavedProgram,
     StreamId,
     Write,
     project_stream,
 )
 from curtainwall.runtime.sessions.feed import Tail
-from curtainwall.runtime.sessions.tickets import Ticket
 from curtainwall.session import (
     ProjectState,
     Rules,
@@ -34,10 +39,93 @@ from curtainwall.session import (
     fold_project,
     is_decided_by_log,
     lift,
+    needs_program,
     posts_of,
-    turned_away,
+    rejection_posts,
+    with_program,
 )
 from curtainwall.session import apply as apply_event
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """One command, what was decided about it, and whoever is told; one that is owed is brought again where it fails."""
+
+    command: AnyCommand
+    key: str | None = None
+    done: "asyncio.Future[tuple[AnyEvent, ...]] | None" = None
+    events: tuple[AnyEvent, ...] = ()
+    refusal: CommandRefused | None = None
+    is_owed: bool = False
+    save: Save | None = None
+    """Saves the program that gives the command, where the decision must not be written without it."""
+
+    def outcome(self, seq: int) -> Outcome:
+        """Return what the inbox keeps of it, where its events end the log at an entry."""
+        if self.refusal is None:
+            return Outcome(seq=seq)
+        return Outcome(code=self.refusal.code, message=str(self.refusal))
+
+    def tell(self) -> None:
+        """Tell what was decided, now that it is durable."""
+        if self.refusal is not None:
+            self.fail(self.refusal)
+        elif self.done is not None and not self.done.done():
+            self.done.set_result(self.events)
+
+    @property
+    def needs_program(self) -> bool:
+        """Tell whether what was decided has to wait for its program to be saved."""
+        return needs_program(self.command, self.events)
+
+    def take_program(self, program: SavedProgram) -> None:
+        """Let a program be written along with what was decided, and with whatever is decided in its place."""
+        assert isinstance(self.command, RequestCall)
+        self.events = with_program(self.command, self.events, program)
+        self.command = self.command.model_copy(update={"program": program})
+
+    def fail(self, error: Exception) -> None:
+        """Tell why nothing came of it."""
+        if self.done is not None and not self.done.done():
+            self.done.set_exception(error)
+
+
+def fail(tickets: Iterable[Ticket], error: Exception) -> None:
+    """Tell why nothing came of any of them."""
+    for ticket in tickets:
+        ticket.fail(error)
+
+
+async def save_programs(tickets: Iterable[Ticket]) -> list[Ticket]:
+    """Save the programs without which decisions must not be written; return those that have come to nothing because of that."""
+    needing = [ticket for ticket in tickets if ticket.needs_program]
+    saved = await asyncio.gather(*map(_saved, needing), return_exceptions=True)
+    failed: list[Ticket] = []
+    for ticket, program in zip(needing, saved, strict=True):
+        if isinstance(program, SavedProgram):
+            ticket.take_program(program)
+        else:
+            ticket.fail(program if isinstance(program, Exception) else Conflict("the program that makes this call was not saved"))
+            failed.append(ticket)
+    return failed
+
+
+async def _saved(ticket: Ticket) -> SavedProgram:
+    assert ticket.save is not None
+    if ticket.done is not None and ticket.done.cancelled():
+        raise Conflict("whoever gave this command went away before it was decided")
+    return await ticket.save()
+
+
+async def shared(twin: "asyncio.Future[tuple[AnyEvent, ...]]") -> tuple[AnyEvent, ...]:
+    """Return what came of the same command from somebody who was a moment earlier."""
+    try:
+        return await asyncio.shield(twin)
+    except asyncio.CancelledError:
+        if twin.cancelled():
+            raise Conflict("whoever gave this command first went away before it was decided") from None
+        raise
+
 
 _PAGE = 500
 
@@ -49,7 +137,7 @@ Follow = Callable[[SessionState, Sequence[AnyEvent]], AnyCommand | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class DecisionDraft:
     """Where commands lead, before it is durable."""
 
     state: SessionState
@@ -60,7 +148,7 @@ class Draft:
     """Those that have events of their own, with what follows from them, in the order in which they are written."""
 
 
-class Deciding:
+class Decider:
     """The log of one session as it is known here, and the decisions that stand on it.
 
     INVARIANT: `state` is the fold of what is durably stored, never of what is only meant to be.
@@ -87,7 +175,7 @@ class Deciding:
         self._project = ProjectState()
         self._look_at_project(state)
 
-    def decide(self, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> Draft:
+    def decide(self, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> DecisionDraft:
         """Decide commands in their order, and return where that leads with what has to be written for it."""
         draft = self._decide_with(cache(self._rules_now), tickets, follows)
         # Before anyone is asked, and before something is added to the project, see what others granted there meanwhile.
@@ -95,14 +183,14 @@ class Deciding:
             draft = self._decide_with(cache(self._rules_now), tickets, follows)
         return draft
 
-    def with_programs(self, draft: Draft) -> Draft:
+    def with_programs(self, draft: DecisionDraft) -> DecisionDraft:
         """Return a draft with the programs that were saved for it since; nothing is decided again."""
         state = self.state.copy()
         for ticket in draft.decided:
             _apply_own(state, ticket)
         return self._draft(state, draft.given, draft.decided)
 
-    def take_in(self, draft: Draft) -> None:
+    def take_in(self, draft: DecisionDraft) -> None:
         """Let the state be what is durable by now."""
         self.state = draft.state
         for write in draft.batch.writes:
@@ -116,7 +204,7 @@ class Deciding:
     def _rules_now(self) -> Rules:
         return self._rules().of_session(self.state.opened).with_project_grants(self._project.grants)
 
-    def _decide_with(self, rules: RulesNow, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> Draft:
+    def _decide_with(self, rules: RulesNow, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> DecisionDraft:
         state = self.state.copy()
         own: list[AnyEvent] = []
         decided: list[Ticket] = []
@@ -136,7 +224,7 @@ class Deciding:
             decided.append(more)
         return self._draft(state, tickets, decided)
 
-    def _draft(self, state: SessionState, given: Sequence[Ticket], decided: Sequence[Ticket]) -> Draft:
+    def _draft(self, state: SessionState, given: Sequence[Ticket], decided: Sequence[Ticket]) -> DecisionDraft:
         """Return what has to be written for commands that were decided."""
         own: list[AnyEvent] = []
         for_project: list[AnyEvent] = []
@@ -150,9 +238,9 @@ class Deciding:
         if state.opened is not None and (for_project or _used_project(own, self._project)):
             # The decision stands on the project's grants: if one was revoked meanwhile, it is made again.
             writes.append(Write(project_stream(state.workspace.path), self._project.seq, tuple(for_project)))
-        refused = (turned_away(ticket.command, str(ticket.refusal)) for ticket in given if ticket.refusal is not None)
+        refused = (rejection_posts(ticket.command, str(ticket.refusal)) for ticket in given if ticket.refusal is not None)
         batch = Batch(tuple(writes), tuple(consumed), (*posts_of(own), *chain.from_iterable(refused)))
-        return Draft(state, batch, given, decided)
+        return DecisionDraft(state, batch, given, decided)
 
     def _decide_one(self, draft: SessionState, ticket: Ticket, rules: RulesNow) -> None:
         """Decide one command; rules are asked for only where it needs some, and where they do not load, nothing at all is decided."""

@@ -1,13 +1,79 @@
-"""The log as others read it, from their own cursor."""
+"""The log as others read it, from their own cursor, and who waits for which stream."""
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 
 from curtainwall.model import AnyEvent, Log, Recorded, StreamId
-from curtainwall.runtime.sessions.wakes import Wakes
 from curtainwall.session import lift
+
+
+class StreamWaiters:
+    """Waiters by stream."""
+
+    def __init__(self) -> None:
+        self._waiters: defaultdict[StreamId, set[asyncio.Event]] = defaultdict(set)
+        self._curious: set[_News] = set()
+
+    def __contains__(self, stream: StreamId) -> bool:
+        """Tell whether somebody waits for a stream."""
+        return stream in self._waiters or bool(self._curious)
+
+    @contextmanager
+    def waiter(self, *streams: StreamId) -> Generator[asyncio.Event]:
+        """Lend an event that is set whenever one of the streams may have changed; its borrower clears it before looking."""
+        event = asyncio.Event()
+        for stream in streams:
+            self._waiters[stream].add(event)
+        try:
+            yield event
+        finally:
+            for stream in streams:
+                self._waiters[stream].discard(event)
+                if not self._waiters[stream]:
+                    del self._waiters[stream]
+
+    async def changes(self) -> AsyncIterator[frozenset[StreamId]]:
+        """Tell for ever which streams may have changed, as many at once as there are; the empty set, which comes first, means any."""
+        news = _News()
+        self._curious.add(news)
+        try:
+            yield frozenset()
+            while True:
+                yield await news.take()
+        finally:
+            self._curious.discard(news)
+
+    def wake(self, streams: frozenset[StreamId]) -> None:
+        """Wake those who wait for these streams; the empty set wakes everyone."""
+        for stream in streams or tuple(self._waiters):
+            for event in self._waiters.get(stream, ()):
+                event.set()
+        for news in self._curious:
+            news.tell(streams)
+
+
+class _News:
+    """Streams that changed since somebody last asked."""
+
+    def __init__(self) -> None:
+        self._names: set[StreamId] = set()
+        self._any = False
+        self._awake = asyncio.Event()
+
+    def tell(self, streams: frozenset[StreamId]) -> None:
+        self._any = self._any or not streams
+        self._names |= streams
+        self._awake.set()
+
+    async def take(self) -> frozenset[StreamId]:
+        await self._awake.wait()
+        self._awake.clear()
+        names, self._names = self._names, set()
+        any_, self._any = self._any, False
+        return frozenset() if any_ else frozenset(names)
+
 
 _PAGE = 1_000
 _RECENT = 64
@@ -45,7 +111,7 @@ TailOf = Callable[[StreamId], Tail | None]
 class LogFeed:
     """Events of any stream, whoever writes it."""
 
-    def __init__(self, log: Log, wakes: Wakes, tail_of: TailOf) -> None:
+    def __init__(self, log: Log, wakes: StreamWaiters, tail_of: TailOf) -> None:
         self._log = log
         self._wakes = wakes
         self._tail_of = tail_of

@@ -22,15 +22,15 @@ from curtainwall.model import (
     TryLater,
 )
 from curtainwall.runtime.results import keep, load
-from curtainwall.runtime.sessions.house import House
+from curtainwall.runtime.sessions.registry import SessionRegistry
 
 _MANY = 10_000
 
 
-class HouseJournal:
+class SessionJournal:
     """The journal of the sessions that this house decides for."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: SessionRegistry) -> None:
         self._house = house
         self._listeners: dict[SessionId, set[asyncio.Queue[Live]]] = {}
         self._again: dict[SessionId, Live] = {}
@@ -74,15 +74,15 @@ class HouseJournal:
     @asynccontextmanager
     async def listen(self, session: SessionId) -> AsyncGenerator[AsyncIterator[Live]]:
         """Tell what is tried again right now, and everything that is said while the context is open."""
-        heard: asyncio.Queue[Live] = asyncio.Queue()
+        queue: asyncio.Queue[Live] = asyncio.Queue()
         if (again := self._again.get(session)) is not None:
-            heard.put_nowait(again)
+            queue.put_nowait(again)
         listeners = self._listeners.setdefault(session, set())
-        listeners.add(heard)
+        listeners.add(queue)
         try:
-            yield _each(heard)
+            yield _each(queue)
         finally:
-            listeners.discard(heard)
+            listeners.discard(queue)
             if not listeners:
                 self._listeners.pop(session, None)
 
@@ -95,6 +95,6 @@ def _without_words(event: ModelResponded | ModelFailed, fault: CurtainwallError)
     return ModelFailed(at=event.at, turn=event.turn, request=event.request, failure=why, usage=event.usage)
 
 
-async def _each(heard: "asyncio.Queue[Live]") -> AsyncIterator[Live]:
+async def _each(queue: "asyncio.Queue[Live]") -> AsyncIterator[Live]:
     while True:
-        yield await heard.get()
+        yield await queue.get()

@@ -1,4 +1,4 @@
-"""What the web is given by this house: rules to try calls with, sessions to begin, and records to look at."""
+"""What the web is given: rules to try calls with, sessions to begin, records, jobs and teams."""
 
 import json
 import re
@@ -12,15 +12,15 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
+from curtainwall.channels.cron import FiringRow, JobHistories, JobRow, firing_rows, job_rows
 from curtainwall.channels.status import HealthNow
-from curtainwall.channels.web import Finding, Spending, Trial, Tried, Wish
-from curtainwall.compose.advice import explained
-from curtainwall.compose.agents import AtWork, default_model_of, usual_mode
+from curtainwall.channels.web import CallTrial, CallTrialResult, HealthFinding, NewSession, Spending, TeamSummary
+from curtainwall.compose.agents import RunningAgents, default_mode, default_model_of
 from curtainwall.compose.doctor import examine
-from curtainwall.compose.gate import Wired
+from curtainwall.compose.gate import GatedSessions
 from curtainwall.compose.setup import Setup
 from curtainwall.compose.tools import judging_tools
-from curtainwall.compose.trial import INVALID, Judge, Ruling, judge_for
+from curtainwall.compose.trial import INVALID, Judge, TrialResult, explain_trial, judge_for
 from curtainwall.config.agents import model_for
 from curtainwall.config.web_people import WEB
 from curtainwall.facts import read_json
@@ -30,16 +30,17 @@ from curtainwall.model import (
     Basis,
     CommandRefused,
     CurtainwallError,
+    DecidingRule,
     Log,
     Millis,
     Mode,
     ModelFailed,
     ModelResponded,
+    NotFound,
     Opened,
     Payload,
     Route,
-    RuleStanding,
-    RuleTold,
+    RuleStatus,
     SessionId,
     SessionQuery,
     Usage,
@@ -50,20 +51,24 @@ from curtainwall.model import (
 )
 from curtainwall.policy import RuleCard
 from curtainwall.runtime.results import load
+from curtainwall.serve.firings import JobFirings
+from curtainwall.serve.jobs import jobs_in, status_in
 from curtainwall.session import lift
+from curtainwall.teams.chains import Chain
+from curtainwall.teams.pairs import Pair, PairFigures
 
 _COUNTED = frozenset({"ModelResponded", "ModelFailed"})
 _EVERY_SESSION = 1_000_000
 _BEGUN = re.compile(rb'\{"seq":\d+,"at":"([0-9T:.Z-]{1,40})"')
 
 
-class HouseJudging:
+class WebRuleTrials:
     """The rules in force at the moment somebody looks."""
 
     def __init__(self, setup: Callable[[], Setup]) -> None:
         self._setup = setup
 
-    def rules(self) -> Sequence[RuleStanding]:
+    def rules(self) -> Sequence[RuleStatus]:
         """Return every rule in force as it stands in general."""
         setup = self._setup()
         own = (_standing_of(card, f"only for {whose}") for card, whose in setup.own_cards.items())
@@ -77,14 +82,14 @@ class HouseJudging:
         """Return the names of the tools there are."""
         return sorted(spec.full_name for spec in judging_tools(self._setup()).listing())
 
-    def try_call(self, trial: Trial) -> Tried:
+    def try_call(self, trial: CallTrial) -> CallTrialResult:
         """Return what the rules say of a call, whatever is in it; nothing is run."""
         setup = self._setup()
         judge = judge_for(setup, self._workspace(setup, trial.project), trial.mode, frozenset(trial.labels))
         ruling = _ruling(judge, trial)
-        told = explained(setup, judge, ruling, trial.tool)
+        told = explain_trial(setup, judge, ruling, trial.tool)
         subject = ruling.subject
-        return Tried(
+        return CallTrialResult(
             effect=ruling.verdict.effect,
             reason=ruling.verdict.reason,
             resources=tuple((it.role.value, it.value) for it in subject.resources) if subject else (),
@@ -100,18 +105,18 @@ class HouseJudging:
         return setup.workspace_at(_directory(project), own=False)
 
 
-class HouseBeginnings:
+class WebSessionStarter:
     """Sessions that begin on the web, and go on in this process."""
 
-    def __init__(self, work: AtWork) -> None:
+    def __init__(self, work: RunningAgents) -> None:
         self._work = work
 
-    async def begin(self, wish: Wish, by: Who) -> Opened:
+    async def begin(self, wish: NewSession, by: Who) -> Opened:
         """Open a session whose agent works here; raise a refusal that says what is wrong with the wish."""
         usual = self._work.desk.usual
         workspace = _directory(wish.workspace) if wish.workspace else None
         here, agent = Route(channel=WEB, reference=by.name), wish.agent or usual.agent
-        mode = usual_mode(agent, workspace) if wish.mode is Mode.DEFAULT else wish.mode
+        mode = default_mode(agent, workspace) if wish.mode is Mode.DEFAULT else wish.mode
         wanted = replace(
             usual, agent=agent, model=wish.model or self._model_of(agent), workspace=workspace, name=wish.name, mode=mode, routes=(here,)
         )
@@ -137,10 +142,10 @@ class HouseBeginnings:
         return tuple(dict.fromkeys((self._work.desk.usual.agent, *self._work.crew.names)))
 
 
-class HouseRecords:
+class WebRecords:
     """What was kept, read from the log and the files beside it."""
 
-    def __init__(self, wired: Wired, health: HealthNow) -> None:
+    def __init__(self, wired: GatedSessions, health: HealthNow) -> None:
         self._wired = wired
         self._health = health
         self._spent = SpendingByDay(wired.store.log)
@@ -164,17 +169,19 @@ class HouseRecords:
         rows = self._wired.store.index.sessions(SessionQuery(since=since, limit=_EVERY_SESSION))
         return self._spent.total([row.session for row in rows])
 
-    def health(self) -> Sequence[Finding]:
+    def health(self) -> Sequence[HealthFinding]:
         """Return how the services are, and what this machine can guarantee."""
         now = self._health()
         files = "the old ones stay in force" if now.fault_in_files else ""
         own = [
-            Finding("configuration and rules", _standing(now.fault_in_files), now.fault_in_files or "in force as they are written", files)
+            HealthFinding(
+                "configuration and rules", _standing(now.fault_in_files), now.fault_in_files or "in force as they are written", files
+            )
         ]
         if now.wait_for_restart:
-            own.append(Finding("restart", "warn", f"tables {', '.join(now.wait_for_restart)} hold from the next start on"))
-        services = [Finding(name, _standing(fault), fault or "runs") for name, fault in now.services.items()]
-        return [*own, *services, *(Finding(it.name, it.standing, it.what, it.todo) for it in examine(self._wired.setup.home))]
+            own.append(HealthFinding("restart", "warn", f"tables {', '.join(now.wait_for_restart)} hold from the next start on"))
+        services = [HealthFinding(name, _standing(fault), fault or "runs") for name, fault in now.services.items()]
+        return [*own, *services, *(HealthFinding(it.name, it.standing, it.what, it.todo) for it in examine(self._wired.setup.home))]
 
     def load(self, payload: Payload) -> JsonValue:
         """Return the value of a payload; where it is lost, that in words."""
@@ -231,21 +238,21 @@ def _sum(one: Spending, other: Spending) -> Spending:
     )
 
 
-def _ruling(judge: Judge, trial: Trial) -> Ruling:
+def _ruling(judge: Judge, trial: CallTrial) -> TrialResult:
     try:
         return judge.call(trial.tool, read_json(trial.arguments))
     except BadCall as bad:
-        return Ruling(denial(bad.rule, str(bad)))
+        return TrialResult(denial(bad.rule, str(bad)))
     except (ValueError, RecursionError) as fault:
-        return Ruling(denial(INVALID, f"the arguments are no JSON: {fault}"))
+        return TrialResult(denial(INVALID, f"the arguments are no JSON: {fault}"))
 
 
-def _told(card: RuleCard) -> RuleTold:
-    return RuleTold(rule=card.id, source=card.source, reason=card.title)
+def _told(card: RuleCard) -> DecidingRule:
+    return DecidingRule(rule=card.id, source=card.source, reason=card.title)
 
 
-def _standing_of(card: RuleCard, why: str = "") -> RuleStanding:
-    return RuleStanding(
+def _standing_of(card: RuleCard, why: str = "") -> RuleStatus:
+    return RuleStatus(
         rule=card.id,
         title=card.title,
         reason=card.reason,
@@ -274,3 +281,59 @@ def _directory(path: str) -> Path:
     except (OSError, ValueError, RuntimeError):
         raise CommandRefused("this workspace cannot be looked at") from None
     return found
+
+
+class WebJobs:
+    """The jobs in force at the moment somebody looks."""
+
+    def __init__(self, wired: GatedSessions, firings: JobFirings) -> None:
+        self._wired = wired
+        self._firings = firings
+        self._pasts = JobHistories(wired.house.feed)
+        self._status_of = status_in(wired.store)
+
+    def rows(self) -> Sequence[JobRow]:
+        """Return the jobs: when each is due next, and what became of its last firing."""
+        return job_rows(jobs_in(self._wired.setup.config), self._pasts.all(), self._status_of, self._wired.house.clock.now())
+
+    def firings(self, most: int) -> Sequence[FiringRow]:
+        """Return the last firings, the last first."""
+        return firing_rows(self._pasts.all(), self._status_of, most)
+
+    async def run(self, job: str, by: Who) -> SessionId:
+        """Let a job fire now, and its session work here; the house's log tells who wanted it."""
+        if job not in self._wired.setup.config.cron:
+            raise NotFound("there is no such job")
+        firing = await self._firings.claim_now(job)
+        await self._firings.note({"what": "wanted", "job": job, "due": firing.due, "by": str(by)})
+        return await self._firings.fire(firing)
+
+
+class WebTeamPairs:
+    """The teams of the configuration, and what the log tells of their conversations."""
+
+    def __init__(self, wired: GatedSessions) -> None:
+        self._wired = wired
+
+    def teams(self) -> Sequence[TeamSummary]:
+        """Return the teams of the configuration."""
+        return [
+            TeamSummary(
+                name,
+                team.agent,
+                team.mode,
+                team.project,
+                team.description,
+                None if team.askers is None else tuple(team.askers),
+                team.colour or "",
+            )
+            for name, team in sorted(self._wired.setup.config.teams.items())
+        ]
+
+    def pairs(self) -> Sequence[PairFigures]:
+        """Return the figures of every conversation, the most active first."""
+        return self._wired.teams.talk.figures()
+
+    def chain(self, pair: Pair) -> Chain | None:
+        """Return a pair's conversation with those that it waits for, where it has talked."""
+        return self._wired.teams.talk.chain(pair)

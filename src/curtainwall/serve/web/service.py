@@ -6,20 +6,18 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from curtainwall.channels.web import Doors, House, Hubs, web_app
+from curtainwall.channels.web import Hubs, WebAccess, WebPorts, web_app
 from curtainwall.config.schema import Config
 from curtainwall.config.web import WebSection
 from curtainwall.config.web_people import WEB, web_operators, web_tokens
 from curtainwall.model import TryLater
-from curtainwall.serve.cron.firings import HouseFirings
-from curtainwall.serve.health import health_of
-from curtainwall.serve.http.server import listen, serve_pages
+from curtainwall.serve.firings import JobFirings
+from curtainwall.serve.http import listen, serve_pages
 from curtainwall.serve.service import Serving
+from curtainwall.serve.status import health_of
 from curtainwall.serve.supervisor import Service
-from curtainwall.serve.web.listener import announced
-from curtainwall.serve.web.parts import HouseBeginnings, HouseJudging, HouseRecords
-from curtainwall.serve.web.plans import HouseJobs, HousePairing
-from curtainwall.serve.web.sign_in import sign_in_link, sign_ins_of
+from curtainwall.serve.web.parts import WebJobs, WebRecords, WebRuleTrials, WebSessionStarter, WebTeamPairs
+from curtainwall.serve.web.sign_in import announce_listener, sign_in_link, sign_ins_of
 
 SECTIONS = frozenset({"web", "channels"})
 """The tables of the configuration that the pages stand on."""
@@ -38,12 +36,12 @@ class WebService:
         """Serve until cancelled; whoever sits at the terminal gets a link to sign in with."""
         serving, setup, web = self._serving, self._serving.wired.setup, self._serving.config.web
         certificate = _certificate(web)
-        house = house_of(serving)
+        house = web_ports(serving)
         hubs = Hubs(house)
         ear = listen(web.host, web.port, "web.port")
-        with ear, announced(setup.home, web, ear) as listener:
+        with ear, announce_listener(setup.home, web, ear) as listener:
             sign_ins = sign_ins_of(setup.home, setup.config, listener.run)
-            app = web_app(house, hubs, doors_of(setup.config), sign_ins, lambda: web_tokens(serving.config))
+            app = web_app(house, hubs, web_access(setup.config), sign_ins, lambda: web_tokens(serving.config))
             # A link is a key: it goes to whoever sits at the terminal, and not into files and journals.
             is_seen = sys.stderr.isatty()
             how = sign_in_link(setup.home, setup.config, run=listener.run) if is_seen else "what `curtainwall web link` prints"
@@ -70,27 +68,27 @@ def services(serving: Serving) -> Iterable[Service]:
     return (WebService(serving),) if serving.config.web.enabled else ()
 
 
-def house_of(serving: Serving) -> House:
+def web_ports(serving: Serving) -> WebPorts:
     """Return the house as the pages see it."""
-    return House(
+    return WebPorts(
         line=serving.line,
         index=serving.wired.store.index,
         board=serving.board(),
         revoke=serving.wired.house.revoke,
-        judging=HouseJudging(lambda: serving.wired.setup),
-        beginnings=HouseBeginnings(serving.work),
-        records=HouseRecords(serving.wired, lambda: health_of(serving)),
-        jobs=HouseJobs(serving.wired, HouseFirings(serving.wired, serving.work.turns.attend, serving.model)),
-        pairing=HousePairing(serving.wired),
+        judging=WebRuleTrials(lambda: serving.wired.setup),
+        beginnings=WebSessionStarter(serving.work),
+        records=WebRecords(serving.wired, lambda: health_of(serving)),
+        jobs=WebJobs(serving.wired, JobFirings(serving.wired, serving.work.turns.attend, serving.model)),
+        pairing=WebTeamPairs(serving.wired),
     )
 
 
-def doors_of(config: Config) -> Doors:
+def web_access(config: Config) -> WebAccess:
     """Return under which names the pages answer, and for whom."""
     web = config.web
     outside = (web.url or "").partition("://")[2].lower()
     hosts = {web.host.lower(), *(host.lower() for host in web.hosts), *([outside.rpartition(":")[0] or outside] if outside else [])}
-    return Doors(
+    return WebAccess(
         hosts=frozenset(f"[{host}]" if ":" in host and not host.startswith("[") else host for host in hosts),
         operators=web_operators(config),
         users=frozenset(web.users),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from curtainwall.model import HOUSE, ExtensionNoted, SessionDeleted, StreamId, session_stream
-from curtainwall.store.schema import STREAM_SHIFT
+from curtainwall.store.database import STREAM_SHIFT
 
 START = bytes(32)
 """The hash before the first entry."""
@@ -31,7 +31,7 @@ What = Literal["edited", "removed", "reordered", "cut off", "head forged", "stre
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ChainFault:
     """The first thing that is wrong: where, what, and in words; no stream means that the log as a whole does not fit its seal."""
 
     stream: StreamId | None
@@ -132,7 +132,7 @@ def heads(db: sqlite3.Connection) -> list[Head]:
     return [Head(StreamId(name), seq, digest) for name, seq, digest in db.execute("SELECT stream, seq, hash FROM head ORDER BY stream")]
 
 
-def verify(db: sqlite3.Connection, key: bytes, stream: StreamId | None = None, against: Iterable[Head] = ()) -> Fault | None:
+def verify(db: sqlite3.Connection, key: bytes, stream: StreamId | None = None, against: Iterable[Head] = ()) -> ChainFault | None:
     """Return the first thing that is wrong with the log, or None; a stream alone can be asked for, and heads that were kept elsewhere."""
     db.execute("BEGIN")
     try:
@@ -141,9 +141,11 @@ def verify(db: sqlite3.Connection, key: bytes, stream: StreamId | None = None, a
         db.execute("ROLLBACK")
 
 
-def _verify(db: sqlite3.Connection, key: bytes, only: StreamId | None, against: list[Head]) -> Fault | None:
+def _verify(db: sqlite3.Connection, key: bytes, only: StreamId | None, against: list[Head]) -> ChainFault | None:
     for kind, name in db.execute("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'"):
-        return Fault(None, None, "foreign schema", f"the {kind} `{name}` in the database is not ours, and could show or change anything")
+        return ChainFault(
+            None, None, "foreign schema", f"the {kind} `{name}` in the database is not ours, and could show or change anything"
+        )
     summed = entries = 0
     # The casts are for values that someone else put in: whatever they are, they are compared, never trusted.
     columns = "id, CAST(stream AS TEXT), CAST(seq AS INTEGER), CAST(hash AS BLOB), CAST(mac AS BLOB)"
@@ -152,58 +154,58 @@ def _verify(db: sqlite3.Connection, key: bytes, only: StreamId | None, against: 
         if only is None or name == only:
             fault = _walk(db, number, StreamId(name), Head(StreamId(name), seq, digest))
             if fault is None and not hmac.compare_digest(mac, head_mac(key, name.encode(), seq, digest)):
-                fault = Fault(StreamId(name), seq, "head forged", "the stream's head does not carry our seal")
+                fault = ChainFault(StreamId(name), seq, "head forged", "the stream's head does not carry our seal")
             if fault:
                 return fault
         summed, entries = summed + as_number(mac), entries + seq
     names = {row[1] for row in rows}
     if only is not None and only not in names:
-        return Fault(only, None, "stream missing", "there is no such stream")
+        return ChainFault(only, None, "stream missing", "there is no such stream")
     if fault := _kept_elsewhere(db, [head for head in against if only is None or head.stream == only]):
         return fault
     return _whole(db, key, (len(rows), entries, as_total(summed)), names) if only is None else None
 
 
-def _whole(db: sqlite3.Connection, key: bytes, found: tuple[int, int, bytes], names: set[str]) -> Fault | None:
+def _whole(db: sqlite3.Connection, key: bytes, found: tuple[int, int, bytes], names: set[str]) -> ChainFault | None:
     """Check what no single stream can tell: that none is missing and none was set back."""
     for (lost,) in db.execute("SELECT 'session:' || session FROM session UNION SELECT stream FROM standing ORDER BY 1"):
         if lost not in names:
-            return Fault(StreamId(lost), None, "stream missing", "lists still show it, but its entries and its head are gone")
+            return ChainFault(StreamId(lost), None, "stream missing", "lists still show it, but its entries and its head are gone")
     stray = db.execute(f"SELECT place FROM entry WHERE place >> {STREAM_SHIFT} NOT IN (SELECT id FROM head) ORDER BY place").fetchone()  # noqa: S608 - a number of ours
     if stray:
-        return Fault(
+        return ChainFault(
             None, None, "stream missing", f"entry {stray[0] & (1 << STREAM_SHIFT) - 1} and others belong to a stream without a head"
         )
     seal = read_seal(db, key)
     if seal is None:
-        return Fault(None, None, "head forged", "the seal over all heads is not ours")
+        return ChainFault(None, None, "head forged", "the seal over all heads is not ours")
     if seal.streams > found[0]:
-        return Fault(None, None, "stream missing", f"{seal.streams - found[0]} of {seal.streams} streams are gone with their heads")
+        return ChainFault(None, None, "stream missing", f"{seal.streams - found[0]} of {seal.streams} streams are gone with their heads")
     if seal[:3] != found:
-        return Fault(
+        return ChainFault(
             None, None, "older copy", f"streams were set back or exchanged: {seal.entries} entries were sealed, {found[1]} are here"
         )
     return None
 
 
-def _walk(db: sqlite3.Connection, number: int, stream: StreamId, head: Head) -> Fault | None:
+def _walk(db: sqlite3.Connection, number: int, stream: StreamId, head: Head) -> ChainFault | None:
     name, before, expected = stream.encode(), START, 1
     base = number << STREAM_SHIFT
     rows = db.execute(f"{_ENTRIES} ORDER BY place", (base, (number + 1) << STREAM_SHIFT))
     for seq, kind, version, payload, digest, is_ours in rows:
         if seq != expected:
-            return Fault(stream, expected, "removed", f"entry {seq} follows entry {expected - 1}")
+            return ChainFault(stream, expected, "removed", f"entry {seq} follows entry {expected - 1}")
         if seq > head.seq:
-            return Fault(stream, seq, "head forged", f"the head ends at entry {head.seq}")
+            return ChainFault(stream, seq, "head forged", f"the head ends at entry {head.seq}")
         if not is_ours or link(before, name, seq, kind, version, payload) != digest:
             if _stands_elsewhere(db, base, name, (seq, kind, version, payload, digest)):
-                return Fault(stream, seq, "reordered", "it is another entry of this stream")
-            return Fault(stream, seq, "edited", "it does not fit its hash")
+                return ChainFault(stream, seq, "reordered", "it is another entry of this stream")
+            return ChainFault(stream, seq, "edited", "it does not fit its hash")
         before, expected = digest, seq + 1
     if expected <= head.seq:
-        return Fault(stream, expected, "cut off", f"the head says that there are {head.seq} entries")
+        return ChainFault(stream, expected, "cut off", f"the head says that there are {head.seq} entries")
     if head.hash != before:
-        return Fault(stream, head.seq, "head forged", "the head's hash is not that of the last entry")
+        return ChainFault(stream, head.seq, "head forged", "the head's hash is not that of the last entry")
     return None
 
 
@@ -220,7 +222,7 @@ def _stands_elsewhere(db: sqlite3.Connection, base: int, name: bytes, row: tuple
     return False
 
 
-def _kept_elsewhere(db: sqlite3.Connection, kept: list[Head]) -> Fault | None:
+def _kept_elsewhere(db: sqlite3.Connection, kept: list[Head]) -> ChainFault | None:
     for stream, seq, digest in kept:
         row = db.execute(
             f"SELECT h.seq, e.hash FROM head h LEFT JOIN entry e ON e.place = (h.id << {STREAM_SHIFT}) + ? WHERE h.stream = ?",  # noqa: S608 - a number of ours
@@ -228,11 +230,11 @@ def _kept_elsewhere(db: sqlite3.Connection, kept: list[Head]) -> Fault | None:
         ).fetchone()
         if row is None:
             if stream not in deleted(db):
-                return Fault(stream, None, "stream missing", f"it had {seq} entries when its head was kept")
+                return ChainFault(stream, None, "stream missing", f"it had {seq} entries when its head was kept")
         elif row[0] < seq:
-            return Fault(stream, row[0] + 1, "older copy", f"it had {seq} entries when its head was kept")
+            return ChainFault(stream, row[0] + 1, "older copy", f"it had {seq} entries when its head was kept")
         elif row[1] != digest:
-            return Fault(stream, seq, "older copy", "the entry is another than when its head was kept")
+            return ChainFault(stream, seq, "older copy", "the entry is another than when its head was kept")
     return None
 
 

@@ -109,8 +109,8 @@ def line_of(seq: int, event: AnyEvent, prev: str) -> Line | None:
     if fields is None:
         return None
     at = datetime.fromtimestamp(event.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    told: dict[str, JsonValue] = {"seq": seq, "at": at, "type": type(event).__name__, **fields, "prev": prev}
-    body = to_json(told)
+    content: dict[str, JsonValue] = {"seq": seq, "at": at, "type": type(event).__name__, **fields, "prev": prev}
+    body = to_json(content)
     digest = hashlib.sha256(body).hexdigest()
     return Line(seq, prev, digest, f'{body[:-1].decode()}{_MARK}{digest}"}}')
 
@@ -122,8 +122,8 @@ def parse_line(text: str) -> Line | None:
     if text[-_TAIL:] != f'{_MARK}{digest}"}}':
         return None
     try:
-        told = json.loads(body)
-        return Line(int(told["seq"]), str(told["prev"]), digest, text)
+        content = json.loads(body)
+        return Line(int(content["seq"]), str(content["prev"]), digest, text)
     except (ValueError, TypeError, LookupError):
         return None
 
@@ -177,17 +177,17 @@ def _fields(event: AnyEvent) -> dict[str, JsonValue] | None:
 
 
 def _call(event: CallEvent) -> dict[str, JsonValue]:
-    told: dict[str, JsonValue]
+    content: dict[str, JsonValue]
     match event:
         case CallRequested():
-            told = {"call": event.call, **_subject(event.subject)}
-            return {**told, "steps": [_subject(step) for step in event.subject.steps]} if event.subject.steps else told
+            content = {"call": event.call, **_subject(event.subject)}
+            return {**content, "steps": [_subject(step) for step in event.subject.steps]} if event.subject.steps else content
         case CallDenied():
             return {"call": event.call, "because": list(event.verdict.because), "reason": event.verdict.reason}
         case CallPermitted():
-            told = {"call": event.call, "permit": event.permit, "digest": event.digest, "because": [*event.verdict.because]}
-            told["answered_by"] = [*event.answered_by]
-            return told | _labels(event.labels)
+            content = {"call": event.call, "permit": event.permit, "digest": event.digest, "because": [*event.verdict.because]}
+            content["answered_by"] = [*event.answered_by]
+            return content | _labels(event.labels)
         case CallFinished():
             return {"call": event.call, "permit": event.permit, "ok": event.ok, "result": _measure(event.result)}
         case CallLost():
@@ -199,12 +199,12 @@ def _call(event: CallEvent) -> dict[str, JsonValue]:
 
 
 def _terms(event: TermsEvent) -> dict[str, JsonValue] | None:
-    told: dict[str, JsonValue]
+    content: dict[str, JsonValue]
     match event:
         case GrantGiven():
             grant = event.grant
-            told = {"grant": grant.id, "scope": grant.scope.value, "covers": _covers(grant.covers), "by": str(grant.by)}
-            return told | ({"digest": grant.digest} if grant.digest else {})
+            content = {"grant": grant.id, "scope": grant.scope.value, "covers": _covers(grant.covers), "by": str(grant.by)}
+            return content | ({"digest": grant.digest} if grant.digest else {})
         case GrantUsed():
             return {"grant": event.grant}
         case GrantRevoked():
@@ -227,16 +227,16 @@ def _terms(event: TermsEvent) -> dict[str, JsonValue] | None:
 
 
 def _approval(event: ApprovalEvent) -> dict[str, JsonValue]:
-    told: dict[str, JsonValue]
+    content: dict[str, JsonValue]
     match event:
         case ApprovalAsked():
-            told = {"approval": event.approval, "call": event.call, "digest": event.digest}
-            return told | {"covers": _covers(event.covers), "shown": event.shown, "deadline": event.deadline}
+            content = {"approval": event.approval, "call": event.call, "digest": event.digest}
+            return content | {"covers": _covers(event.covers), "shown": event.shown, "deadline": event.deadline}
         case ApprovalJoined():
             return {"approval": event.approval, "call": event.call}
         case ApprovalAnswered():
-            told = {"approval": event.approval, "granted": event.granted, "by": str(event.by)}
-            return told | {"scope": event.scope.value, "reason": event.reason}
+            content = {"approval": event.approval, "granted": event.granted, "by": str(event.by)}
+            return content | {"scope": event.scope.value, "reason": event.reason}
         case ApprovalExpired():
             return {"approval": event.approval}
         case ApprovalWithdrawn():

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from curtainwall.model import AnyEvent, CurtainwallError, Entry, SessionId, StreamId, session_of, session_stream
 from curtainwall.store.audit.lines import AUDITED, START, AuditFault, Line, line_of, parse_line, verify_lines
-from curtainwall.store.home import Home, private_directory, private_file, write_all, write_durably
-from curtainwall.store.reader import READ, Reader
+from curtainwall.store.database import READ, Reader
+from curtainwall.store.home import StorePaths, private_directory, private_file, write_all, write_durably
 
 Decode = Callable[[Entry], AnyEvent]
 
@@ -33,7 +33,7 @@ _KINDS = ", ".join(f"'{kind}'" for kind in sorted(AUDITED))
 _READ_AUDITED = f"{READ} AND e.kind IN ({_KINDS}) ORDER BY e.place"
 
 
-class Told(NamedTuple):
+class AuditBacklog(NamedTuple):
     """What the log has for a file: where it ends, up to where the file was complete, and the audited entries after a cursor."""
 
     head: int
@@ -41,14 +41,14 @@ class Told(NamedTuple):
     entries: Sequence[Entry]
 
 
-def told_by(reader: Reader) -> Callable[[StreamId, int], Told]:
+def backlog_reader(reader: Reader) -> Callable[[StreamId, int], AuditBacklog]:
     """Return a way to ask the log."""
 
-    def told(stream: StreamId, after: int) -> Told:
+    def told(stream: StreamId, after: int) -> AuditBacklog:
         head = reader.one("SELECT seq, audited FROM head WHERE stream = ?", (stream,))
         rows = reader.all(_READ_AUDITED, (stream, after)) if head else []
         seq, audited = head or (0, 0)
-        return Told(seq, audited, list(map(Entry._make, rows)))
+        return AuditBacklog(seq, audited, list(map(Entry._make, rows)))
 
     return told
 
@@ -68,8 +68,8 @@ class Trail:
 
     def __init__(
         self,
-        home: Home,
-        read: Callable[[StreamId, int], Told],
+        home: StorePaths,
+        read: Callable[[StreamId, int], AuditBacklog],
         decode: Decode,
         marked: Callable[[Mapping[StreamId, int]], None],
     ) -> None:
@@ -115,12 +115,12 @@ class Trail:
             return 0
         private_directory(path.parent)
         with _locked(path) as descriptor:
-            told = self._read(session_stream(session), 0)
-            lines = list(self._lines(told.entries, START))
+            backlog = self._read(session_stream(session), 0)
+            lines = list(self._lines(backlog.entries, START))
             os.ftruncate(descriptor, 0)
             write_durably(descriptor, _bytes_of(lines))
         self._ends.pop(session, None)
-        self._marked({session_stream(session): told.head})
+        self._marked({session_stream(session): backlog.head})
         return len(lines)
 
     def verify(self, session: SessionId) -> AuditFault | None:
@@ -128,8 +128,8 @@ class Trail:
         path = self._path(session)
         content = _content_of(path) if path is not None else b""
         *found, torn = content.decode(errors="replace").split("\n")
-        told = self._read(session_stream(session), 0)
-        return verify_lines(found, self._lines(told.entries, START), told.audited, torn)
+        backlog = self._read(session_stream(session), 0)
+        return verify_lines(found, self._lines(backlog.entries, START), backlog.audited, torn)
 
     def _run(self) -> None:
         last = False
@@ -165,23 +165,23 @@ class Trail:
         if session is None or path is None:
             return
         after = self._ends[session].seq if session in self._ends else 0
-        told = self._read(stream, after)
-        if told.entries:
+        backlog = self._read(stream, after)
+        if backlog.entries:
             private_directory(path.parent)
             with _locked(path) as descriptor:
                 end = self._end_of(session, descriptor)
                 # What the file lacks although it was complete once was taken from it: that stays to be seen.
-                start = max(end.seq, told.audited)
+                start = max(end.seq, backlog.audited)
                 if start != after:
-                    told = self._read(stream, start)
-                if lines := self._unhurried(self._lines(told.entries, end.hash)):
+                    backlog = self._read(stream, start)
+                if lines := self._unhurried(self._lines(backlog.entries, end.hash)):
                     content = _bytes_of(lines)
                     write_all(descriptor, content)
                     end = _End(end.inode, end.size + len(content), lines[-1].seq, lines[-1].hash)
                 if len(self._ends) > _REMEMBERED:
                     self._ends.clear()
                 self._ends[session] = end
-        self._unsynced[stream] = told.head
+        self._unsynced[stream] = backlog.head
 
     def _end_of(self, session: SessionId, descriptor: int) -> _End:
         """Return the file's last line, and cut off one that was torn."""
@@ -251,7 +251,7 @@ def _content_of(path: Path) -> bytes:
         return file.read()
 
 
-def last_told(path: Path) -> int:
+def last_audited(path: Path) -> int:
     """Return the last entry that an audit file tells of in a whole line; 0 where it tells of none, or is no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)

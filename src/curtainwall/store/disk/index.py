@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from curtainwall.model import ApprovalQuery, ApprovalRow, Grant, GrantRow, Route, SessionId, SessionQuery, SessionRow, StreamId, Tally
-from curtainwall.store.reader import Reader, Row
-from curtainwall.store.tables import COVERS
+from curtainwall.store.database import COVERS, Reader, Row
 
 _SESSIONS = """
 SELECT s.session, s.name, s.agent, s.model, s.channel, s.status, s.mode, s.workspace, s.own_workspace, s.created, h.at, s.turns,
@@ -135,15 +134,15 @@ class SqliteIndex:
 
 
 def _session(row: Row) -> SessionRow:
-    told: list[Any] = [*row]
-    told[8], told[13] = bool(told[8]), tuple(sorted(json.loads(told[13])))
-    ending = told[5] if told[5] in _ENDINGS else "done"
-    if ending != "done" or told[5] == "ready":
-        told[5] = "waiting" if told[12] else "ready"
-    return SessionRow(*told, ending=ending)
+    values: list[Any] = [*row]
+    values[8], values[13] = bool(values[8]), tuple(sorted(json.loads(values[13])))
+    ending = values[5] if values[5] in _ENDINGS else "done"
+    if ending != "done" or values[5] == "ready":
+        values[5] = "waiting" if values[12] else "ready"
+    return SessionRow(*values, ending=ending)
 
 
 def _approval(row: Row) -> ApprovalRow:
-    told: list[Any] = [*row]
-    told[4] = () if told[4] is None else COVERS.validate_json(told[4])
-    return ApprovalRow(*told)
+    values: list[Any] = [*row]
+    values[4] = () if values[4] is None else COVERS.validate_json(values[4])
+    return ApprovalRow(*values)

@@ -76,8 +76,8 @@ class OfdLeases:
             slot = os.pread(descriptor, _SLOT.size, byte % _SLOTS * _SLOT.size)
         finally:
             os.close(descriptor)
-        told, pid, since = _SLOT.unpack(slot.ljust(_SLOT.size, b"\0"))
-        return Owner(pid, since) if told == byte else Owner(0, 0)
+        holder, pid, since = _SLOT.unpack(slot.ljust(_SLOT.size, b"\0"))
+        return Owner(pid, since) if holder == byte else Owner(0, 0)
 
     def tell(self, news: StreamId) -> None:
         """Let every watcher of the log hear that a lease is wanted or free; a hint, which may get lost."""

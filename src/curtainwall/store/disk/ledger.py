@@ -1,14 +1,88 @@
-"""One transaction: batches are checked and written one after the other, heads and seal follow, all of it or nothing stays."""
+"""One transaction: batches are prepared, checked and written one after the other, heads and seal follow, all of it or nothing stays."""
 
 import hmac
 import sqlite3
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 
-from curtainwall.model import Broken, Conflict, Millis, Outcome, StreamId
-from curtainwall.store import tables
+from curtainwall.model import Batch, Broken, Conflict, Millis, Outcome, Post, StreamId, Write, encode_command, inbox_of, session_of
+from curtainwall.store import database
 from curtainwall.store.audit.chain import START, Seal, as_number, as_total, head_mac, link, read_seal
-from curtainwall.store.disk.prepared import PreparedBatch, PreparedWrite
-from curtainwall.store.schema import BUSY_MILLIS, STREAM_SHIFT, begin
+from curtainwall.store.audit.lines import AUDITED
+from curtainwall.store.database import BUSY_MILLIS, STREAM_SHIFT, Statement, begin, statements
+from curtainwall.store.projection import changes, net
+
+
+@dataclass(slots=True, eq=False)
+class PreparedWrite:
+    """Events as bytes, and what they change in the tables."""
+
+    stream: StreamId
+    expected: int
+    events: Sequence[tuple[str, int, bytes]]
+    rows: list[Statement]
+    at: Millis
+    audited: bool
+
+
+@dataclass(slots=True, eq=False)
+class PreparedBatch:
+    """A batch that needs nothing but a transaction; `erase` names a stream that goes with it.
+
+    It is doubtful where somebody was given it to write and died: it may stand in the database already.
+    """
+
+    writes: list[PreparedWrite]
+    consumed: list[tuple[StreamId, str, Outcome]]
+    posts: list[tuple[StreamId, str, str, bytes]]
+    erase: StreamId | None = None
+    is_doubtful: bool = False
+
+    @property
+    def touched(self) -> set[StreamId]:
+        """Return the streams that change, and those for which commands wait by their inbox's name."""
+        names = {write.stream for write in self.writes if write.events}
+        names.update(row[0] for row in self.consumed)
+        names.update(inbox_of(row[0]) for row in self.posts)
+        if self.erase is not None:
+            names.add(self.erase)
+        return names
+
+    @property
+    def audited(self) -> list[StreamId]:
+        """Return the streams that have more to tell in their audit files."""
+        return [write.stream for write in self.writes if write.audited]
+
+    @property
+    def ends(self) -> Mapping[StreamId, int]:
+        """Return where the streams end once it is written."""
+        return {write.stream: write.expected + len(write.events) for write in self.writes}
+
+
+def prepare(batch: Batch, erase: StreamId | None = None) -> PreparedBatch:
+    """Do everything for a batch that can be done before the transaction."""
+    if erase is not None and any(write.stream == erase and write.events for write in batch.writes):
+        raise ValueError(f"`{erase}` cannot be erased and written to at once")
+    return PreparedBatch(
+        [_prepared(write) for write in batch.writes],
+        [(row.stream, row.key, row.outcome) for row in batch.consumed],
+        [prepare_post(post) for post in batch.posts],
+        erase,
+    )
+
+
+def prepare_post(post: Post) -> tuple[StreamId, str, str, bytes]:
+    """Return the inbox row of a command."""
+    kind, payload = encode_command(post.command)
+    return post.stream, post.key, kind, payload
+
+
+def _prepared(write: Write) -> PreparedWrite:
+    stream, events, encoded = write.stream, write.events, write.encoded
+    audited = any(kind in AUDITED for kind, _, _ in encoded) and session_of(stream) is not None
+    rows = [row for change in net([change for event in events for change in changes(stream, event)]) for row in statements(change)]
+    return PreparedWrite(stream, write.expected, encoded, rows, events[-1].at if events else 0, audited)
+
 
 _CACHED_HEADS = 4096
 
@@ -128,11 +202,11 @@ class Ledger:
         # INVARIANT: whatever can refuse a batch does so here, before anything of it is written.
         if batch.erase is not None:
             self._head(batch.erase)
-            self._see_that_nothing_waits(batch.erase, {key for stream, key, _ in batch.consumed if stream == batch.erase})
+            self._require_empty_inbox(batch.erase, {key for stream, key, _ in batch.consumed if stream == batch.erase})
         self._sealed()
         return ends
 
-    def _see_that_nothing_waits(self, stream: StreamId, but: Set[str]) -> None:
+    def _require_empty_inbox(self, stream: StreamId, but: Set[str]) -> None:
         waiting = {row[1] for row in self._posts if row[0] == stream and not self._is_decided(stream, row[1])}
         rows = self._db.execute("SELECT key FROM inbox WHERE stream = ? AND decided IS NULL", (stream,))
         waiting.update(key for (key,) in rows if (stream, key) not in self._decided)
@@ -182,7 +256,7 @@ class Ledger:
             total = as_total(as_number(seal.total) - as_number(head.mac))
             self._write_seal(Seal(seal.streams - 1, seal.entries - head.seq, total, seal.written))
         self._db.execute("DELETE FROM inbox WHERE stream = ?", (stream,))
-        tables.forget(self._db, stream)
+        database.forget(self._db, stream)
         self._heads.pop(stream, None)
 
     def _flush(self, now: Millis) -> None:

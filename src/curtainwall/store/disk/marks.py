@@ -3,8 +3,8 @@
 import sqlite3
 from collections.abc import Mapping
 
+from curtainwall.store.database import Reader
 from curtainwall.store.disk.writer import Writer
-from curtainwall.store.reader import Reader
 
 
 class SqliteMarks:

@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from curtainwall.model import CurtainwallError, StreamId
-from curtainwall.store.audit.trail import Trail, told_by
-from curtainwall.store.disk.frames import BEAT, CHUNK, CODE, Frames, Order, Report, Terms
-from curtainwall.store.disk.pen import Pen
-from curtainwall.store.reader import Reader
+from curtainwall.store.audit.trail import Trail, backlog_reader
+from curtainwall.store.database import Reader
+from curtainwall.store.disk.committer import Committer
+from curtainwall.store.disk.protocol import BEAT, CHUNK, CODE, Frames, WriteOrder, WriteReport, WriterTerms
 
 _PR_SET_PDEATHSIG: Final = 1
 _QUIET_MILLIS: Final = 1_000
-_NOTHING: Final = Report((), was_changed=False)
+_NOTHING: Final = WriteReport((), was_changed=False)
 
 
 def main(descriptor: int, parent: int, code: str) -> None:
@@ -36,7 +36,7 @@ def main(descriptor: int, parent: int, code: str) -> None:
         return
     with socket.socket(fileno=descriptor) as wire:
         wire.setblocking(True)
-        work = _Work(_Voice(wire))
+        work = _Work(_Reporter(wire))
         orders = select.poll()
         orders.register(wire, select.POLLIN)
         while True:
@@ -49,14 +49,14 @@ def main(descriptor: int, parent: int, code: str) -> None:
         work.close()
 
 
-class _Voice:
+class _Reporter:
     """What the house hears: reports, and between them that this process lives, whatever its work waits for."""
 
     def __init__(self, wire: socket.socket) -> None:
         self._wire = wire
         self._lock = threading.Lock()
 
-    def say(self, report: Report) -> None:
+    def say(self, report: WriteReport) -> None:
         """Send a report."""
         frame = Frames.of(report)
         with self._lock:
@@ -78,20 +78,20 @@ class _Voice:
 class _Work:
     """Everything that it does: transactions, and the audit files of what it wrote."""
 
-    def __init__(self, voice: _Voice) -> None:
+    def __init__(self, voice: _Reporter) -> None:
         self._voice = voice
         self._frames = Frames()
         self._marks = _Marks()
         self._reader: Reader | None = None
         self._trail: Trail | None = None
-        self._pen: Pen | None = None
+        self._pen: Committer | None = None
         self._has_looked = False
 
     def go_on(self, data: bytes) -> None:
         """Do what is ordered by these bytes, all of it in one transaction."""
-        orders: list[Order] = []
+        orders: list[WriteOrder] = []
         for value in self._frames.take(data):
-            if isinstance(value, Terms):
+            if isinstance(value, WriterTerms):
                 self._begin(value)
             else:
                 orders.append(value)
@@ -111,15 +111,15 @@ class _Work:
             self._pen.close()
             self._reader.close()
 
-    def _begin(self, terms: Terms) -> None:
+    def _begin(self, terms: WriterTerms) -> None:
         home, key, busy_millis, decode = terms
         self._reader = Reader(home.database, busy_millis)
-        self._trail = Trail(home, told_by(self._reader), decode, self._marks.add)
-        self._pen = Pen(home, key, busy_millis, self._trail.touch)
+        self._trail = Trail(home, backlog_reader(self._reader), decode, self._marks.add)
+        self._pen = Committer(home, key, busy_millis, self._trail.touch)
         gc.freeze()
         self._voice.keep_beating()
 
-    def _follow(self, orders: Sequence[Order]) -> None:
+    def _follow(self, orders: Sequence[WriteOrder]) -> None:
         assert self._pen is not None
         assert self._trail is not None
         batches = [batch for order in orders for batch in order.batches]
@@ -131,8 +131,8 @@ class _Work:
             was_changed = self._pen.was_changed() or not self._has_looked
             self._has_looked = True
             self._pen.prune(now)
-            self._pen.tell_more_behind()
-        self._voice.say(Report(written, was_changed))
+            self._pen.report_more_behind()
+        self._voice.say(WriteReport(written, was_changed))
         done = (batch for batch, result in zip(batches, written, strict=True) if not isinstance(result, CurtainwallError))
         self._trail.touch([stream for batch in done for stream in batch.audited])
 

@@ -24,33 +24,31 @@ from curtainwall.model import (
     decode_event,
     session_of,
 )
-from curtainwall.store import tables
+from curtainwall.store import database
 from curtainwall.store.audit import chain
-from curtainwall.store.audit.chain import Fault, Head
+from curtainwall.store.audit.chain import ChainFault, Head
 from curtainwall.store.audit.lines import AuditFault
-from curtainwall.store.audit.trail import Decode, Trail, told_by
+from curtainwall.store.audit.trail import Decode, Trail, backlog_reader
 from curtainwall.store.blobs import FileBlobs
-from curtainwall.store.disk.frames import Terms
+from curtainwall.store.database import BUSY_MILLIS, PROJECTIONS, READ, Reader, create, create_lists
+from curtainwall.store.disk.committer import AT_OPENING, prune
 from curtainwall.store.disk.index import SqliteIndex
 from curtainwall.store.disk.leases import OfdLeases
+from curtainwall.store.disk.ledger import PreparedBatch, prepare, prepare_post
 from curtainwall.store.disk.marks import SqliteMarks
-from curtainwall.store.disk.old_keys import AT_OPENING, prune
-from curtainwall.store.disk.prepared import PreparedBatch, prepare, prepare_post
-from curtainwall.store.disk.watchers import Watching
-from curtainwall.store.disk.writer import CROWDED, QUIET, Heard, Writer
+from curtainwall.store.disk.protocol import WriterTerms
+from curtainwall.store.disk.watchers import Watchers
+from curtainwall.store.disk.writer import CROWDED, QUIET, CommitListener, Writer
 from curtainwall.store.faults import explain_file
-from curtainwall.store.home import CUT_OFF, Home, make_audit_key, name_aside, read_audit_key
-from curtainwall.store.last_commit import CommitNote
-from curtainwall.store.loss import Loss, loss_in, loss_of_database, require_whole
+from curtainwall.store.home import CUT_OFF, StorePaths, make_audit_key, name_aside, read_audit_key
+from curtainwall.store.loss import CommitNote, Loss, loss_in, loss_of_database, require_whole
 from curtainwall.store.projection import changes
-from curtainwall.store.reader import READ, Reader
-from curtainwall.store.schema import BUSY_MILLIS, PROJECTIONS, create, create_lists
 
 
 class SqliteLog:
     """The append-only truth in one database."""
 
-    def __init__(self, writer: Writer, reader: Reader, watching: Watching) -> None:
+    def __init__(self, writer: Writer, reader: Reader, watching: Watchers) -> None:
         self._writer = writer
         self._reader = reader
         self._watching = watching
@@ -107,16 +105,16 @@ class SqliteInbox:
 class SqliteStore:
     """Everything below one home: `log`, `inbox`, `leases`, `blobs`, `index`, `tallies` and `marks`, and what keeps them honest."""
 
-    def __init__(self, home: Home, clock: Clock, decode: Decode, busy_millis: int) -> None:
+    def __init__(self, home: StorePaths, clock: Clock, decode: Decode, busy_millis: int) -> None:
         self._home = home
         self._key = read_audit_key(home.audit_key)
         self._decode = decode
         self._reader = Reader(home.database, busy_millis)
         self._trail_reader = Reader(home.database, busy_millis)
-        self._watching = Watching(home.watch, self._look)
-        self._trail = Trail(home, told_by(self._trail_reader), decode, self._marked)
-        heard = Heard(self._watching.tell_others, self._trail.touch, self._watching.loops, self._watching.tell)
-        self._writer = Writer(Terms(home, self._key, busy_millis, decode), clock, heard)
+        self._watching = Watchers(home.watch, self._look)
+        self._trail = Trail(home, backlog_reader(self._trail_reader), decode, self._marked)
+        listener = CommitListener(self._watching.tell_others, self._trail.touch, self._watching.loops, self._watching.tell)
+        self._writer = Writer(WriterTerms(home, self._key, busy_millis, decode), clock, listener)
         self.log = SqliteLog(self._writer, self._reader, self._watching)
         self.inbox = SqliteInbox(self._writer, self._reader)
         self.leases = OfdLeases(home.leases, clock, self._writer.hint)
@@ -132,7 +130,7 @@ class SqliteStore:
 
         A log that has lost entries is refused with `Broken`, unless somebody wants to look at it all the same.
         """
-        places = Home(home.absolute())
+        places = StorePaths(home.absolute())
         try:
             places.prepare()
             if only_if_whole and (loss := loss_of_database(places.root)) is not None:
@@ -159,13 +157,13 @@ class SqliteStore:
             raise
         return store
 
-    def write_apart(self, crowded: int = CROWDED, quiet: float = QUIET) -> None:
+    def allow_writer_process(self, crowded: int = CROWDED, quiet: float = QUIET) -> None:
         """Let a process of its own write what comes from the running loop, while so many batches a second come before others are done.
 
         Commits then take nothing from what else goes on there. A house that is not crowded starts none, and lets it go after so many quiet
         seconds. To ask for it again changes nothing while that loop lives.
         """
-        self._writer.write_apart(crowded, quiet)
+        self._writer.allow_writer_process(crowded, quiet)
 
     def close(self) -> None:
         """Finish what waits, release the leases, and let go of every file; calling it twice is harmless."""
@@ -187,11 +185,11 @@ class SqliteStore:
         """Return where every stream ends; printed and kept elsewhere, they show that an older copy was put back."""
         return self._reader.run(chain.heads)
 
-    def verify(self, stream: StreamId | None = None, against: Iterable[Head] = ()) -> Fault | None:
+    def verify(self, stream: StreamId | None = None, against: Iterable[Head] = ()) -> ChainFault | None:
         """Return the first thing that is wrong with the log, or None."""
         return self._reader.run(lambda db: chain.verify(db, self._key, stream, against))
 
-    def verify_lists(self) -> Fault | None:
+    def verify_lists(self) -> ChainFault | None:
         """Return the first list that does not show what the log says, or None; the log itself has to be what was written."""
         return self._reader.run(lambda db: verify_lists(db, self._decode))
 
@@ -243,19 +241,19 @@ def rebuild_lists(db: sqlite3.Connection, decode: Decode) -> None:
         db.execute("UPDATE head SET at = ? WHERE id = ? AND at <> ?", (at, number, at))
 
 
-def verify_lists(db: sqlite3.Connection, decode: Decode) -> Fault | None:
+def verify_lists(db: sqlite3.Connection, decode: Decode) -> ChainFault | None:
     """Return the first list that does not show what the log says, or None."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
         create_lists(expected)
         for _ in _fill_lists(db, expected, decode):
             pass
         for table in PROJECTIONS:
-            shown, told = tables.rows_of(db, table), tables.rows_of(expected, table)
-            if shown != told:
-                which = next(iter(sorted(shown ^ told, key=repr)))[0]
-                kind = "lacks or changes" if told - shown else "shows"
+            shown, wanted = database.rows_of(db, table), database.rows_of(expected, table)
+            if shown != wanted:
+                which = next(iter(sorted(shown ^ wanted, key=repr)))[0]
+                kind = "lacks or changes" if wanted - shown else "shows"
                 words = f"the list of {table}s {kind} what the log says otherwise of `{which}`; `curtainwall audit rebuild` makes it anew"
-                return Fault(None, None, "list altered", words)
+                return ChainFault(None, None, "list altered", words)
     return None
 
 
@@ -267,5 +265,5 @@ def _fill_lists(log: sqlite3.Connection, lists: sqlite3.Connection, decode: Deco
             event = decode(Entry._make(row))
             at = event.at
             for change in changes(stream, event):
-                tables.apply(lists, change)
+                database.apply(lists, change)
         yield number, at

@@ -57,7 +57,7 @@ class Watcher:
         return changed
 
 
-class Watching:
+class Watchers:
     """The watchers of one store, and the way to those of others."""
 
     def __init__(self, directory: Path, look_again: Callable[[], None]) -> None:
@@ -80,7 +80,7 @@ class Watching:
         ear = self._bind(name)
         with self._lock:
             self._watchers[watcher] = name
-        watcher.loop.add_reader(ear.fileno(), _hear, ear, watcher)
+        watcher.loop.add_reader(ear.fileno(), _receive, ear, watcher)
         self._look_again()
         net = asyncio.create_task(self._net())
         try:
@@ -176,7 +176,7 @@ class Watching:
         return f"/proc/self/fd/{self._place}/{name}"
 
 
-def _hear(ear: socket.socket, watcher: Watcher) -> None:
+def _receive(ear: socket.socket, watcher: Watcher) -> None:
     """Take all datagrams that wait. What they say is a hint: anything but a list of names means "look at everything"."""
     count = 0
     while count < 1000:

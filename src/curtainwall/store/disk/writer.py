@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from curtainwall.model import Clock, CurtainwallError, StreamId, TryLater
-from curtainwall.store.disk.frames import Terms
-from curtainwall.store.disk.pen import Pen
-from curtainwall.store.disk.prepared import PreparedBatch
+from curtainwall.store.disk.committer import Committer
+from curtainwall.store.disk.ledger import PreparedBatch
+from curtainwall.store.disk.protocol import WriterTerms
 from curtainwall.store.faults import unsure
 
 if TYPE_CHECKING:
     # Start-up time: only a busy process writes apart.
-    from curtainwall.store.disk.apart import Apart
-    from curtainwall.store.disk.scribe import Death, Pending
+    from curtainwall.store.disk.writer_process import Pending, WaitForEnd, WriterSwitch
 
 CROWDED: Final = 100
 """How many batches a second have to come while others are under way, so that a process of its own is worth it."""
@@ -53,18 +52,18 @@ class _Hint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reached:
+class _Barrier:
     """Who wants to know that everything before it is done."""
 
     tell: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
-class _Estate:
+class _Leftover:
     """What somebody left who was given it to write and is dying: it is taken up once they are dead."""
 
     jobs: Sequence[_Job]
-    death: "Death"
+    death: "WaitForEnd"
 
 
 _LOOK, _STOP = object(), object()
@@ -72,7 +71,7 @@ _Result = tuple[_Job, object, CurtainwallError | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class CommitListener:
     """What the writer tells the rest of the store after a commit; each but `tell` may be called from any thread."""
 
     changed: Callable[[frozenset[StreamId]], None]
@@ -84,17 +83,17 @@ class Heard:
 class Writer:
     """The writer of one store: a thread, and where a loop asks for it a process for everything that comes from that loop."""
 
-    def __init__(self, terms: Terms, clock: Clock, heard: Heard) -> None:
+    def __init__(self, terms: WriterTerms, clock: Clock, listener: CommitListener) -> None:
         self._terms = terms
         self._clock = clock
-        self._heard = heard
+        self._heard = listener
         self._queue: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._apart: Apart | None = None
+        self._apart: WriterSwitch | None = None
         # Only the thread itself uses it.
-        self._pen = Pen(terms.home, terms.key, terms.busy_millis, heard.audited)
+        self._pen = Committer(terms.home, terms.key, terms.busy_millis, listener.audited)
 
     def write(self, batch: PreparedBatch) -> Awaitable[Mapping[StreamId, int]]:
         """Return where the batch's streams end once it is durable; cancelling does not take it back."""
@@ -107,17 +106,17 @@ class Writer:
         """Return what a function made of the database in a transaction of its own."""
         return self._submit(work)
 
-    def write_apart(self, crowded: int, quiet: float) -> None:
+    def allow_writer_process(self, crowded: int, quiet: float) -> None:
         """Let a process of its own write what comes from the running loop, while that is so much at once; one loop at a time has that."""
         # Start-up time: only a busy process writes apart.
-        from curtainwall.store.disk.apart import Apart
+        from curtainwall.store.disk.writer_process import WriterSwitch
 
         apart = self._apart
         if apart is not None:
             if not apart.loop.is_closed():
                 return
             apart.close()
-        self._apart = Apart(self._terms, self._clock, self, crowded, quiet)
+        self._apart = WriterSwitch(self._terms, self._clock, self, crowded, quiet)
 
     def mark_audited(self, upto: Mapping[StreamId, int]) -> None:
         """Note, with the next commit, how far audit files are complete."""
@@ -165,26 +164,26 @@ class Writer:
         """Take a batch."""
         return self._submit(batch)
 
-    def take_back(self, waiting: "Sequence[Pending]", loop: asyncio.AbstractEventLoop, death: "Death") -> None:
+    def take_back(self, waiting: "Sequence[Pending]", loop: asyncio.AbstractEventLoop, death: "WaitForEnd") -> None:
         """Take batches that a process was given that is dying, with those who wait for them; some may stand already."""
         for batch, _ in waiting:
             batch.is_doubtful = True
         try:
             with self._lock:
-                self._put(_Estate([_Job(batch, loop, future) for batch, future in waiting], death))
+                self._put(_Leftover([_Job(batch, loop, future) for batch, future in waiting], death))
         except TryLater as error:
             death()
             for _, future in waiting:
                 if not future.done():
                     future.set_exception(unsure(error))
         # Its audit files may have stayed behind.
-        self.reached(self._pen.tell_behind)
+        self.reached(self._pen.report_behind)
 
     def reached(self, tell: Callable[[], object]) -> None:
         """Say when everything that was taken so far is done."""
         with self._lock:
             if self._thread is not None:
-                self._put(_Reached(tell))
+                self._put(_Barrier(tell))
                 return
         tell()
 
@@ -233,18 +232,18 @@ class Writer:
             marks: dict[StreamId, int] = {}
             hints: set[StreamId] = set()
             looking = False
-            reached: list[_Reached] = []
+            reached: list[_Barrier] = []
             for item in self._take():
                 if isinstance(item, _Job):
                     jobs.append(item)
-                elif isinstance(item, _Estate):
+                elif isinstance(item, _Leftover):
                     item.death()
                     jobs.extend(item.jobs)
                 elif isinstance(item, _Marks):
                     marks.update(item.upto)
                 elif isinstance(item, _Hint):
                     hints.add(item.name)
-                elif isinstance(item, _Reached):
+                elif isinstance(item, _Barrier):
                     reached.append(item)
                 else:
                     looking = looking or item is _LOOK
@@ -332,7 +331,7 @@ class Writer:
         # Only while nothing waits to be written.
         if self._queue.empty():
             self._pen.prune(self._clock.now())
-            self._pen.tell_more_behind()
+            self._pen.report_more_behind()
 
     def _tell_all(self, names: frozenset[StreamId]) -> None:
         self._tell_loops(self._heard.loops(), names)

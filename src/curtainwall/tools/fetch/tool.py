@@ -1,14 +1,16 @@
-"""The `fetch` tool as it runs: one exchange for one permit, and each redirect a call of its own at the gate."""
+"""The `fetch` tool as it runs: one exchange for one permit, and each redirect a separate call at the gate."""
 
 import asyncio
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
+import ada_url
 from pydantic import JsonValue
 
-from curtainwall.facts import Masker, Unclear, scope_of_address
+from curtainwall.facts import Masker, Unclear, canonical_url, quoted, scope_of_address
 from curtainwall.host import Credentials, Dialler, ScopeOf, Unavailable, Unreachable
 from curtainwall.model import (
     AskGate,
@@ -25,19 +27,60 @@ from curtainwall.model import (
     SessionId,
     ToolResult,
 )
-from curtainwall.tools.fetch.exchange import ENCODINGS, Reply, Request, exchange
-from curtainwall.tools.fetch.headers import (
+from curtainwall.tools.fetch.exchange import (
+    ENCODINGS,
     USER_AGENT,
     Headers,
+    HttpReply,
+    HttpRequest,
+    exchange,
     has_parameter,
     header_of,
+    headers_after,
     request_headers,
-    see_that_it_goes_once,
+    require_one_credential,
     shown_headers,
 )
-from curtainwall.tools.fetch.redirects import onward
-from curtainwall.tools.fetch.text import Media, decoded, readable
+from curtainwall.tools.fetch.text import Media, decode_text, render_text
 from curtainwall.tools.runners import CannotDo, Runner
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+# As in URLs of agents: what one program drops, another takes for a slash.
+_TREACHEROUS = re.compile(r"[\x00-\x1f\x7f\\]")
+
+
+def redirect_call(arguments: Mapping[str, JsonValue], reply: HttpReply) -> dict[str, JsonValue] | None:
+    """Return the arguments of the call that an answer redirects to, or None where it does not; raise `CannotDo` for one without sense.
+
+    The method becomes GET, and the body stays behind, as browsers have it. A credential never goes to another origin.
+    """
+    location = header_of(reply.headers, "location").strip() if reply.status in _REDIRECTS else ""
+    if not location:
+        return None
+    here = canonical_url(arguments["url"])
+    try:
+        if _TREACHEROUS.search(location):
+            raise Unclear("it holds a backslash or a control character")
+        there = canonical_url(_without_fragment(ada_url.join_url(here.text, location)))
+    except (Unclear, ValueError) as fault:
+        why = fault.message if isinstance(fault, Unclear) else "it is not valid"
+        raise CannotDo(f"`{here.text}` redirects to {quoted(location)}, which is not followed: {why}") from None
+    method = arguments.get("method", "GET")
+    keeps_body = not ((reply.status == 303 and method != "HEAD") or (reply.status in {301, 302} and method == "POST"))
+    same_origin = there.origin == here.origin
+    told: dict[str, JsonValue] = {"url": there.text}
+    if keeps_body:
+        told |= {name: arguments[name] for name in ("method", "body") if name in arguments}
+    written = cast("Mapping[str, str]", arguments.get("headers") or {})
+    if headers := headers_after(written, same_origin=same_origin, keeps_body=keeps_body):
+        told["headers"] = {**headers}
+    kept = ("format", "credential") if same_origin else ("format",)
+    return told | {name: arguments[name] for name in kept if name in arguments}
+
+
+def _without_fragment(url: str) -> str:
+    return url.partition("#")[0]
+
 
 TOOL: Final = "fetch.get"
 _ACCEPT: Final = "text/html, application/json;q=0.9, text/*;q=0.9, */*;q=0.5"
@@ -82,7 +125,7 @@ class _Trip:
     left: float
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     call: _Call | None = None
-    reply: Reply | None = None
+    reply: HttpReply | None = None
 
 
 class Fetch:
@@ -113,7 +156,7 @@ class Fetch:
     async def _follow(self, call: _Call, permit: CallPermitted, place: Place) -> JsonValue:
         reply, left = await self._once(call, self._limits.seconds)
         passed: list[JsonValue] = []
-        while (there := onward(call.arguments, reply)) is not None:
+        while (there := redirect_call(call.arguments, reply)) is not None:
             passed.append(call.url)
             if len(passed) > self._limits.hops:
                 raise CannotDo(f"more than {self._limits.hops} redirects, the last one to `{there['url']}`; they may never end")
@@ -125,7 +168,7 @@ class Fetch:
             assert trip.call is not None
             assert trip.reply is not None
             call, reply, left = trip.call, trip.reply, trip.left
-        return await asyncio.to_thread(_told, call, reply, passed, self._limits.size)
+        return await asyncio.to_thread(_render, call, reply, passed, self._limits.size)
 
     async def _hop(self, trip: _Trip, request: CallRequest, session: SessionId, where: str) -> None:
         """Walk a redirect through the gate as a call of its own; raise `CannotDo` unless it was permitted and answered."""
@@ -159,7 +202,7 @@ class Fetch:
         if trip.reply is None:
             raise CannotDo(f"{where}: {answer.result.value}")
 
-    async def _once(self, call: _Call, seconds: float) -> tuple[Reply, float]:
+    async def _once(self, call: _Call, seconds: float) -> tuple[HttpReply, float]:
         """Make one exchange and return its answer, and how many seconds are left."""
         loop = asyncio.get_running_loop()
         start = loop.time()
@@ -177,7 +220,7 @@ class Fetch:
             raise CannotDo(str(fault)) from None
         return reply, seconds - (loop.time() - start)
 
-    async def _request(self, call: _Call) -> Request:
+    async def _request(self, call: _Call) -> HttpRequest:
         written = request_headers(cast("Mapping[str, str]", call.arguments.get("headers") or {}))
         method, body, name = call.word("method") or "GET", call.word("body"), call.word("credential")
         host = call.origin.partition("://")[2]
@@ -193,10 +236,10 @@ class Fetch:
         target = call.url.removeprefix(call.origin) or "/"
         if name is not None:
             credential = self._credentials.find(name)
-            credential.see_that_it_may_go(TOOL, call.facts)
+            credential.require_destination(TOOL, call.facts)
             value = (await self._credentials.resolve(name)).reveal()
             sent = credential.sending.headers(value)
-            see_that_it_goes_once(written, sent, name)
+            require_one_credential(written, sent, name)
             written += sent
             if query := credential.sending.query(value):
                 if has_parameter(target, query.partition("=")[0]):
@@ -205,16 +248,16 @@ class Fetch:
         replaced = {told.lower() for told, _ in written}
         headers = (*(it for it in ours if it[0].lower() not in replaced), *written)
         content = body.encode("utf-8", "surrogatepass") if body is not None else b"" if method in {"POST", "PUT", "PATCH"} else None
-        return Request(method, target, headers, content)
+        return HttpRequest(method, target, headers, content)
 
 
-def _told(call: _Call, reply: Reply, passed: list[JsonValue], limit: int) -> JsonValue:
+def _render(call: _Call, reply: HttpReply, passed: list[JsonValue], limit: int) -> JsonValue:
     """Return what the agent gets: status, final URL, headers, and the content in the wanted form."""
     content_type = header_of(reply.headers, "content-type")
     media, notes = Media.of(content_type), list[JsonValue]()
     value: dict[str, JsonValue] = {"status": reply.status, "url": call.url, "content_type": media.kind}
     value["headers"] = {**shown_headers(reply.headers)}
-    text = decoded(reply.body, media)
+    text = decode_text(reply.body, media)
     if text is None:
         if call.word("format") == "raw":
             value["base64"] = base64.b64encode(reply.body).decode()
@@ -222,7 +265,7 @@ def _told(call: _Call, reply: Reply, passed: list[JsonValue], limit: int) -> Jso
             notes.append(f"{len(reply.body)} bytes that are no text; `format` `raw` returns them in Base64")
         value["content"] = ""
     else:
-        value["content"] = (text if call.word("format") == "raw" else readable(text, media, call.url))[:limit]
+        value["content"] = (text if call.word("format") == "raw" else render_text(text, media, call.url))[:limit]
     if reply.cut:
         notes.append(f"the answer was longer; it is cut after {limit} bytes")
     return {**value, **({"redirects": passed} if passed else {}), **({"notes": notes} if notes else {})}

@@ -9,14 +9,13 @@ from pydantic import JsonValue
 from curtainwall.facts import Masker, quoted
 from curtainwall.host import Contents, ContentsChanged, Extent, Unbound, move_contents, move_entry, read_contents
 from curtainwall.model import MOVE_FILE, BadCall, PathFacts, Place, Prepared, Resource, Role, is_beneath, runs_later
-from curtainwall.tools.closers import Closer, meaning_more
-from curtainwall.tools.runners import CannotDo
+from curtainwall.tools.runners import CannotDo, Refiner, refined
 from curtainwall.tools.schema_check import RULE
 
-LEAVING: Final = Extent(entries=10_000, size=1024**3, closed=True)
+EXTENT_LEAVING: Final = Extent(entries=10_000, size=1024**3, closed=True)
 """What can be moved to where the agent cannot write by itself; more is refused, since nobody could say what was approved."""
 
-STAYING: Final = Extent(entries=1_000, size=64 * 1024**2)
+EXTENT_INSIDE: Final = Extent(entries=1_000, size=64 * 1024**2)
 """What is looked at when a move stays in the workspace; more is moved unseen, and the card says so."""
 
 _UNSEEN: Final = "something too big or too unusual to look at, so what is in it is not part of this approval"
@@ -24,7 +23,7 @@ _UNREADABLE: Final = "something that cannot be read, or is too much to be read, 
 _CONTENTS, _COPIED, _SHOWN = "contents", "copied", "moves"
 
 
-def move_closers(masker: Masker, is_protected: Callable[[str, Place], bool]) -> Mapping[str, Closer]:
+def move_refiners(masker: Masker, is_protected: Callable[[str, Place], bool]) -> Mapping[str, Refiner]:
     """Return what looks closer at moves. A protected path is not looked into: its call is denied, and its size is nobody's business."""
 
     def move_file(prepared: Prepared, place: Place) -> Prepared:
@@ -33,21 +32,21 @@ def move_closers(masker: Masker, is_protected: Callable[[str, Place], bool]) -> 
             return prepared
         leaves = _leaves(prepared.subject.resources, place)
         try:
-            found = read_contents(source, LEAVING if leaves else STAYING)
-            bound: dict[str, JsonValue] = {_SHOWN: _told(found, masker), _CONTENTS: found.digest, _COPIED: leaves}
+            found = read_contents(source, EXTENT_LEAVING if leaves else EXTENT_INSIDE)
+            bound: dict[str, JsonValue] = {_SHOWN: _describe(found, masker), _CONTENTS: found.digest, _COPIED: leaves}
         except (Unbound, OSError) as fault:
             if not leaves:
                 if isinstance(fault, Unbound) and fault.is_special and not place.workspace.own:
                     # A command that starts meanwhile has the pipes of a project covered where they are, and would find this one elsewhere.
                     raise BadCall(RULE, f"{quoted(str(prepared.subject.raw['source']))} cannot be moved: {fault}") from fault
-                return meaning_more(prepared, {_SHOWN: _UNSEEN}, (), masker)
+                return refined(prepared, {_SHOWN: _UNSEEN}, (), masker)
             if is_beneath(source, place.workspace.path):
                 why = str(fault) if isinstance(fault, Unbound) else "not all of it can be read"
                 hint = "move it in parts, or leave it to the user"
                 raise BadCall(RULE, f"{quoted(str(prepared.subject.raw['source']))} cannot be moved there: {why}; {hint}") from fault
             # INVARIANT: an agent is not told what lies outside the workspace before a human has approved that, not even by a refusal.
             bound = {_SHOWN: _UNREADABLE, _CONTENTS: "", _COPIED: True}
-        closer = meaning_more(prepared, bound, (), masker)
+        closer = refined(prepared, bound, (), masker)
         # The digest of a file is a way to guess at a short one, and nobody who reads the log needs it.
         shown = {key: value for key, value in closer.subject.canonical.items() if key not in (_CONTENTS, _COPIED)}
         return replace(closer, subject=closer.subject.model_copy(update={"canonical": shown}))
@@ -61,9 +60,9 @@ def move(arguments: Mapping[str, JsonValue], name: Callable[[str], str]) -> str:
     digest, copied = arguments.get(_CONTENTS), arguments.get(_COPIED) is True
     try:
         if isinstance(digest, str) and copied:
-            left = not move_contents(source, destination, digest, LEAVING)
+            left = not move_contents(source, destination, digest, EXTENT_LEAVING)
         else:
-            if isinstance(digest, str) and read_contents(source, STAYING).digest != digest:
+            if isinstance(digest, str) and read_contents(source, EXTENT_INSIDE).digest != digest:
                 raise ContentsChanged(source)
             move_entry(source, destination)
             left = False
@@ -85,7 +84,7 @@ def _leaves(resources: tuple[Resource, ...], place: Place) -> bool:
     )
 
 
-def _told(found: Contents, masker: Masker) -> str:
+def _describe(found: Contents, masker: Masker) -> str:
     match found.kind:
         case "file":
             return f"a file of {found.size:,} {'byte' if found.size == 1 else 'bytes'}"

@@ -14,16 +14,15 @@ from pydantic import JsonValue
 from curtainwall.facts import Masker, Piece, quoted
 from curtainwall.host import LinkInTheWay, delete_entry, make_directories, open_beneath, replace_file
 from curtainwall.model import CallPermitted, Place, Prepared, ToolResult
-from curtainwall.tools.files.differences import difference, lines_of
+from curtainwall.tools.files.diff import split_lines, unified_difference
 from curtainwall.tools.files.globs import Glob
 from curtainwall.tools.files.moves import move
-from curtainwall.tools.files.walks import Listing, Walk, kind_of_mode
-from curtainwall.tools.runners import CannotDo, Runner
-from curtainwall.tools.threads import in_turn
+from curtainwall.tools.files.walks import DirectoryListing, DirectoryWalk, kind_of_mode
+from curtainwall.tools.runners import CannotDo, Runner, run_in_thread
 
 MAX_READ: Final = 10 * 1024 * 1024
 MAX_LISTED: Final = 5_000
-MAX_FOUND: Final = 2_000
+MAX_MATCHES: Final = 2_000
 
 # A pipe or a terminal must not make us wait for whoever holds its other end.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
@@ -68,7 +67,7 @@ def filesystem_runners(
 
 
 @dataclass(frozen=True, slots=True)
-class _Desk:
+class _CallScope:
     """What one call works with besides its arguments."""
 
     place: Place
@@ -80,15 +79,15 @@ class _Desk:
         return quoted(self.shown(path, self.place))
 
 
-_Deed = Callable[[Arguments, _Desk], JsonValue]
+_Operation = Callable[[Arguments, _CallScope], JsonValue]
 
 
-def _runner(deed: _Deed, masker: Masker, is_protected: Callable[[str], bool], shown: Shown) -> Runner:
+def _runner(deed: _Operation, masker: Masker, is_protected: Callable[[str], bool], shown: Shown) -> Runner:
     async def run(prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
-        desk = _Desk(place, masker, is_protected, shown)
+        desk = _CallScope(place, masker, is_protected, shown)
         if deed is _read_file and _is_small(_first_path(prepared.arguments)):
             return ToolResult(ok=True, value=_done(deed, prepared.arguments, desk))
-        return ToolResult(ok=True, value=await in_turn(place.session, partial(_done, deed, prepared.arguments, desk)))
+        return ToolResult(ok=True, value=await run_in_thread(place.session, partial(_done, deed, prepared.arguments, desk)))
 
     return run
 
@@ -102,18 +101,18 @@ def _is_small(path: str) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size <= _SMALL
 
 
-def _done(deed: _Deed, arguments: Arguments, desk: _Desk) -> JsonValue:
+def _done(deed: _Operation, arguments: Arguments, desk: _CallScope) -> JsonValue:
     try:
         return deed(arguments, desk)
     except OSError as fault:
-        raise CannotDo(_told(fault, _first_path(arguments), desk)) from fault
+        raise CannotDo(_fault_text(fault, _first_path(arguments), desk)) from fault
 
 
 def _first_path(arguments: Arguments) -> str:
     return next((value for key in ("path", "source") if isinstance(value := arguments.get(key), str)), "")
 
 
-def _told(fault: OSError, path: str, desk: _Desk) -> str:
+def _fault_text(fault: OSError, path: str, desk: _CallScope) -> str:
     """Return what went wrong, for the agent."""
     name = desk.name(path)
     if isinstance(fault, LinkInTheWay):
@@ -144,7 +143,7 @@ def _text_of(arguments: Arguments, key: str) -> str:
 # Reading
 
 
-def _bytes_of(path: str, desk: _Desk, *, last: bool | None = None) -> bytes:
+def _bytes_of(path: str, desk: _CallScope, *, last: bool | None = None) -> bytes:
     """Return a regular file's bytes; where `last` says so only its first or last piece, which may then be bigger than the limit."""
     opened = open_beneath(path, _READ)
     with open(opened, "rb", buffering=0) as file:
@@ -173,7 +172,7 @@ def _bytes_of(path: str, desk: _Desk, *, last: bool | None = None) -> bytes:
     return content[:MAX_READ]
 
 
-def _decoded(content: bytes, path: str, desk: _Desk, *, is_piece: bool = False) -> str:
+def _decoded(content: bytes, path: str, desk: _CallScope, *, is_piece: bool = False) -> str:
     if b"\0" in content[:_SNIFFED]:
         raise CannotDo(f"{desk.name(path)} is binary, not text")
     if is_piece:
@@ -188,7 +187,7 @@ def _decoded(content: bytes, path: str, desk: _Desk, *, is_piece: bool = False) 
         raise CannotDo(f"{desk.name(path)} is not UTF-8 text") from None
 
 
-def _read_file(arguments: Arguments, desk: _Desk) -> JsonValue:
+def _read_file(arguments: Arguments, desk: _CallScope) -> JsonValue:
     path = _text_of(arguments, "path")
     head, tail = cast("int | None", arguments.get("head")), cast("int | None", arguments.get("tail"))
     if head is not None and tail is not None:
@@ -196,7 +195,7 @@ def _read_file(arguments: Arguments, desk: _Desk) -> JsonValue:
     if head is None and tail is None:
         return _decoded(_bytes_of(path, desk), path, desk)
     text = _decoded(_bytes_of(path, desk, last=tail is not None), path, desk, is_piece=True)
-    lines = lines_of(text)
+    lines = split_lines(text)
     if head is not None:
         return _shown_part(text, 0, sum(map(len, lines[:head])), desk.masker)
     return _shown_part(text, len(text) - sum(map(len, lines[-cast("int", tail) :])), len(text), desk.masker)
@@ -214,7 +213,7 @@ def _shown_part(text: str, start: int, end: int, masker: Masker) -> str:
     return "".join(shown)
 
 
-def _read_multiple_files(arguments: Arguments, desk: _Desk) -> JsonValue:
+def _read_multiple_files(arguments: Arguments, desk: _CallScope) -> JsonValue:
     read: list[JsonValue] = []
     left = MAX_READ
     for path in cast("list[str]", arguments["paths"]):
@@ -228,21 +227,21 @@ def _read_multiple_files(arguments: Arguments, desk: _Desk) -> JsonValue:
         except CannotDo as fault:
             read.append({"path": shown, "error": str(fault)})
         except OSError as fault:
-            read.append({"path": shown, "error": _told(fault, path, desk)})
+            read.append({"path": shown, "error": _fault_text(fault, path, desk)})
     return read
 
 
 # Writing
 
 
-def _write_file(arguments: Arguments, desk: _Desk) -> JsonValue:
+def _write_file(arguments: Arguments, desk: _CallScope) -> JsonValue:
     path = _text_of(arguments, "path")
     content = _text_of(arguments, "content").encode()
     replace_file(path, content)
     return f"wrote {len(content)} {'byte' if len(content) == 1 else 'bytes'} to {desk.name(path)}"
 
 
-def _edit_file(arguments: Arguments, desk: _Desk) -> JsonValue:
+def _edit_file(arguments: Arguments, desk: _CallScope) -> JsonValue:
     path = _text_of(arguments, "path")
     before = after = desk.masker.pieces(_decoded(_bytes_of(path, desk), path, desk))
     for number, edit in enumerate(cast("list[dict[str, str]]", arguments["edits"]), start=1):
@@ -254,7 +253,7 @@ def _edit_file(arguments: Arguments, desk: _Desk) -> JsonValue:
         replace_file(path, text.encode())
     # What was masked stays so, whatever the edits put around it, and a line of a key is none without the others.
     old, new = ("".join(piece.shown for piece in pieces) for pieces in (before, after))
-    return difference(old, desk.masker.mask_text(new), desk.shown(path, desk.place))
+    return unified_difference(old, desk.masker.mask_text(new), desk.shown(path, desk.place))
 
 
 def _edited(pieces: Sequence[Piece], old: str, new: str, number: int) -> list[Piece]:
@@ -277,16 +276,16 @@ def _edited(pieces: Sequence[Piece], old: str, new: str, number: int) -> list[Pi
     )
 
 
-def _create_directory(arguments: Arguments, desk: _Desk) -> JsonValue:
+def _create_directory(arguments: Arguments, desk: _CallScope) -> JsonValue:
     path = _text_of(arguments, "path")
     return f"made {desk.name(path)}" if make_directories(path) else f"{desk.name(path)} was already there"
 
 
-def _move_file(arguments: Arguments, desk: _Desk) -> JsonValue:
+def _move_file(arguments: Arguments, desk: _CallScope) -> JsonValue:
     return move(arguments, desk.name)
 
 
-def _delete_file(arguments: Arguments, desk: _Desk) -> JsonValue:
+def _delete_file(arguments: Arguments, desk: _CallScope) -> JsonValue:
     path = _text_of(arguments, "path")
     try:
         delete_entry(path)
@@ -298,10 +297,10 @@ def _delete_file(arguments: Arguments, desk: _Desk) -> JsonValue:
 # Looking around
 
 
-def _list_directory(arguments: Arguments, _desk: _Desk) -> JsonValue:
+def _list_directory(arguments: Arguments, _desk: _CallScope) -> JsonValue:
     opened = open_beneath(_text_of(arguments, "path"), os.O_RDONLY | os.O_DIRECTORY)
     try:
-        listing = Listing(opened)
+        listing = DirectoryListing(opened)
         listed = listing.first(MAX_LISTED)
     finally:
         os.close(opened)
@@ -316,8 +315,8 @@ def _inert(name: str) -> str:
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
-def _directory_tree(arguments: Arguments, desk: _Desk) -> JsonValue:
-    walk = Walk(_text_of(arguments, "path"), desk.is_protected)
+def _directory_tree(arguments: Arguments, desk: _CallScope) -> JsonValue:
+    walk = DirectoryWalk(_text_of(arguments, "path"), desk.is_protected)
     root: list[JsonValue] = []
     levels: list[list[JsonValue]] = [root]
     cut = False
@@ -336,11 +335,11 @@ def _directory_tree(arguments: Arguments, desk: _Desk) -> JsonValue:
     return {"tree": root, "cut": True, "note": note} if cut or walk.cut else {"tree": root, "cut": False}
 
 
-def _search_files(arguments: Arguments, desk: _Desk) -> JsonValue:
+def _search_files(arguments: Arguments, desk: _CallScope) -> JsonValue:
     root = _text_of(arguments, "path")
     wanted = Glob(_text_of(arguments, "pattern"))
     unwanted = [Glob(pattern) for pattern in cast("list[str]", arguments.get("excludePatterns") or [])]
-    walk = Walk(root, desk.is_protected, ignores=True)
+    walk = DirectoryWalk(root, desk.is_protected, ignores=True)
     matches: list[JsonValue] = []
     left_out = "/"
     cut = False
@@ -352,7 +351,7 @@ def _search_files(arguments: Arguments, desk: _Desk) -> JsonValue:
             left_out = f"{found.inner}/"
             continue
         if wanted.matches(found.inner):
-            if len(matches) >= MAX_FOUND:
+            if len(matches) >= MAX_MATCHES:
                 cut = True
                 break
             matches.append(desk.shown(f"{root.rstrip('/')}/{found.inner}", desk.place))
@@ -360,7 +359,7 @@ def _search_files(arguments: Arguments, desk: _Desk) -> JsonValue:
     return {"matches": matches, "cut": True, "note": note} if cut or walk.cut else {"matches": matches, "cut": False}
 
 
-def _get_file_info(arguments: Arguments, desk: _Desk) -> JsonValue:
+def _get_file_info(arguments: Arguments, desk: _CallScope) -> JsonValue:
     path = _text_of(arguments, "path")
     opened = open_beneath(path, os.O_PATH)
     try:
@@ -371,16 +370,16 @@ def _get_file_info(arguments: Arguments, desk: _Desk) -> JsonValue:
         "path": desk.shown(path, desk.place),
         "type": kind_of_mode(found.st_mode),
         "size": found.st_size,
-        "modified": _moment(found.st_mtime),
-        "accessed": _moment(found.st_atime),
-        "changed": _moment(found.st_ctime),
+        "modified": _timestamp(found.st_mtime),
+        "accessed": _timestamp(found.st_atime),
+        "changed": _timestamp(found.st_ctime),
         "permissions": stat.filemode(found.st_mode),
     }
 
 
-def _moment(seconds: float) -> str:
+def _timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _list_allowed_directories(_arguments: Arguments, desk: _Desk) -> JsonValue:
+def _list_allowed_directories(_arguments: Arguments, desk: _CallScope) -> JsonValue:
     return [desk.shown(desk.place.workspace.path, desk.place)]

@@ -29,7 +29,7 @@ _ENDLESS = frozenset({"/dev", "/proc", "/sys"})
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WalkEntry:
     """One entry on the way down; `inner` is its path relative to where the walk began."""
 
     inner: str
@@ -39,7 +39,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Walk:
+class DirectoryWalk:
     """One walk below a canonical directory; `cut` says afterwards that it ended early."""
 
     root: str
@@ -52,7 +52,7 @@ class Walk:
     _is_over: bool = False
     _ignored_by: list[tuple[str, IgnoreFile]] = field(default_factory=list[tuple[str, IgnoreFile]])
 
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[WalkEntry]:
         """Yield everything below the root, each directory before what it holds, by name."""
         self._until = time.monotonic() + self.seconds
         directory = open_beneath(self.root, _OPEN)
@@ -61,7 +61,7 @@ class Walk:
         finally:
             os.close(directory)
 
-    def _below(self, directory: int, prefix: str, depth: int) -> Iterator[Found]:
+    def _below(self, directory: int, prefix: str, depth: int) -> Iterator[WalkEntry]:
         known = len(self._ignored_by)
         if self.ignores:
             self._take_ignore_files(directory, prefix)
@@ -74,7 +74,7 @@ class Walk:
                         return
         del self._ignored_by[known:]
 
-    def _at(self, directory: int, name: str, kind: Kind, prefix: str, depth: int) -> Iterator[Found]:
+    def _at(self, directory: int, name: str, kind: Kind, prefix: str, depth: int) -> Iterator[WalkEntry]:
         inner = f"{prefix}{name}"
         # What is left out takes time as well.
         if time.monotonic() > self._until:
@@ -86,7 +86,7 @@ class Walk:
         if self._visited > MAX_VISITED:
             self.cut = self._is_over = True
             return
-        yield Found(inner, name, kind, depth)
+        yield WalkEntry(inner, name, kind, depth)
         if kind != "directory":
             return
         if depth >= MAX_DEPTH:
@@ -122,7 +122,7 @@ class Walk:
 
 
 @dataclass(slots=True)
-class Listing:
+class DirectoryListing:
     """What one directory holds, without what is in it; `count` says afterwards how many names were seen, and `cut` that there are more."""
 
     directory: int

@@ -13,10 +13,10 @@ from pydantic import JsonValue
 from curtainwall.facts import Unclear, canonical_remotes, is_beneath, quoted
 from curtainwall.host import Confinement, Finished, make_directories
 from curtainwall.model import HostFacts, Mode, Place, Prepared, Role, is_git_directory, runs_later
-from curtainwall.tools.git.confined import LOCAL, Spot, find_spot, try_git
-from curtainwall.tools.git.network import Target, WayOut
+from curtainwall.tools.git.confined import LOCAL, LocalRepository, find_repository, try_git
+from curtainwall.tools.git.network import GitNetwork, GitTarget
 from curtainwall.tools.runners import CannotDo
-from curtainwall.tools.sandbox import Opened, Sandboxes
+from curtainwall.tools.sandbox import SandboxedDirectory, Sandboxes
 
 _FEW: Final = 5
 _NOBODY: Final = ("Curtainwall", "curtainwall@localhost")
@@ -30,7 +30,7 @@ Denials = Callable[[str, Place], IsDenied | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class WithheldFiles:
     """Which files are left out unless a call names them, by patterns of their names and by who knows exactly, and which always are."""
 
     patterns: tuple[str, ...] = ()
@@ -39,22 +39,22 @@ class Withheld:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class GitParts:
     """What every call shares."""
 
     protected: tuple[str, ...]
     sandboxes: Sandboxes
-    way_out: WayOut
-    withheld: Withheld = Withheld()
+    way_out: GitNetwork
+    withheld: WithheldFiles = WithheldFiles()
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class GitCall:
     """One permitted call."""
 
     prepared: Prepared
     place: Place
-    house: House
+    house: GitParts
     notes: list[str]
     was_asked: bool = False
     """Something had to answer for this call first, and what it was shown must be true."""
@@ -87,15 +87,15 @@ class Call:
         """Return what tells whether a file that the call does not name is denied by the session's rules."""
         return self.house.withheld.denials(self.prepared.subject.tool, self.place)
 
-    def spot(self) -> Spot:
-        return find_spot(self.path, self.place)
+    def spot(self) -> LocalRepository:
+        return find_repository(self.path, self.place)
 
     @asynccontextmanager
-    async def open(self, spot: Spot, *, write: bool | None = None) -> AsyncGenerator[Confinement]:
+    async def open(self, spot: LocalRepository, *, write: bool | None = None) -> AsyncGenerator[Confinement]:
         """Give the repository to a confined git; for writing only where that was judged."""
         self.refuse_protected(spot.root)
         wanted = self.writes if write is None else write
-        opened: Opened | None = None
+        opened: SandboxedDirectory | None = None
         try:
             async with self.house.sandboxes.open(self.place, spot.root, write=wanted, git_works=True) as opened:
                 yield replace(opened.confinement, cwd=spot.path, bounds=LOCAL)
@@ -110,7 +110,7 @@ class Call:
         if inside is not None:
             raise CannotDo(f"{quoted(root)} contains or lies in the protected path {quoted(inside)}")
 
-    def targets(self, role: Role) -> tuple[Target, ...]:
+    def targets(self, role: Role) -> tuple[GitTarget, ...]:
         """Return the judged URLs; raise `CannotDo` where the repository would lead elsewhere by now."""
         urls = cast("list[str]", self.prepared.arguments["urls"])
         try:
@@ -125,7 +125,7 @@ class Call:
             raise CannotDo(f"the remote changed after it was judged: {fault.message}") from fault
         if [one.url for one in now] != urls:
             raise CannotDo(f"the remote {quoted(self.text('remote'))} leads elsewhere than when it was judged; ask again")
-        return tuple(Target(one.url, self.judged(role, one.value, one.host)) for one in now)
+        return tuple(GitTarget(one.url, self.judged(role, one.value, one.host)) for one in now)
 
     def judged(self, role: Role, value: str, facts: HostFacts) -> HostFacts:
         """Return what is known about a host, where that is what was judged; raise `CannotDo` otherwise."""
@@ -135,10 +135,10 @@ class Call:
         raise CannotDo(f"{quoted(value)} was not judged for this call")
 
 
-Deed = Callable[[Call], Awaitable[JsonValue]]
+GitOperation = Callable[[GitCall], Awaitable[JsonValue]]
 
 
-async def make_directory(call: Call, path: str) -> bool:
+async def make_directory(call: GitCall, path: str) -> bool:
     """Make a directory that was judged, and tell whether it is new."""
     call.refuse_protected(path)
     try:
@@ -167,7 +167,7 @@ async def identity(environ: Mapping[str, str]) -> dict[str, str]:
     return {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (("NAME", name), ("EMAIL", email))}
 
 
-async def refuse_switch(call: Call, spot: Spot, old: str, new: str) -> None:
+async def refuse_switch(call: GitCall, spot: LocalRepository, old: str, new: str) -> None:
     """Refuse to switch files where that would change one that the rules deny, or that runs later by itself: nobody was asked about it."""
     if not looks_at_names(call):
         return
@@ -180,12 +180,12 @@ async def refuse_switch(call: Call, spot: Spot, old: str, new: str) -> None:
     await asyncio.to_thread(refuse_names, call, spot.top, done)
 
 
-def looks_at_names(call: Call) -> bool:
+def looks_at_names(call: GitCall) -> bool:
     """Tell whether it matters which files a call would write."""
     return call.is_careful or call.is_denied is not None
 
 
-def refuse_names(call: Call, top: str, done: Finished) -> None:
+def refuse_names(call: GitCall, top: str, done: Finished) -> None:
     """Refuse files, as git listed them, of which the rules deny one to be changed, or one runs later by itself."""
     if done.code != 0 or done.cut:
         raise CannotDo(done.err.decode(errors="replace").strip() or "too much would change to look through")
@@ -208,7 +208,7 @@ def shown_names(names: Sequence[str], most: int) -> str:
     return ", ".join(quoted(os.fsencode(name).decode(errors="replace")) for name in names[:most])
 
 
-def denied_names(call: Call, top: str, names: Iterable[str], roles: tuple[Role, ...]) -> list[str]:
+def denied_names(call: GitCall, top: str, names: Iterable[str], roles: tuple[Role, ...]) -> list[str]:
     """Return those of a repository's files that the session's rules deny in one of these roles."""
     is_denied = call.is_denied
     return [] if is_denied is None else [name for name in names if any(is_denied(role, f"{top}/{name}") for role in roles)]

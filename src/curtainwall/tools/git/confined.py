@@ -40,7 +40,7 @@ _ENVIRONMENT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class LocalRepository:
     """A repository on the disk: the directory that git is started in, its top, and the directory that has to be mounted for it."""
 
     path: str
@@ -48,7 +48,7 @@ class Spot:
     root: str
 
 
-def find_spot(path: str, place: Place) -> Spot:
+def find_repository(path: str, place: Place) -> LocalRepository:
     """Return the repository that a judged path is in; raise `CannotDo` where its files lie outside of what was judged."""
     workspace = place.workspace.path
     limit = workspace if is_beneath(path, workspace) else path
@@ -58,12 +58,12 @@ def find_spot(path: str, place: Place) -> Spot:
         if os.path.lexists(marker):
             real = _git_directory(here, marker)
             if is_beneath(real, here):
-                return Spot(path, here, here)
+                return LocalRepository(path, here, here)
             if is_beneath(real, limit):
-                return Spot(path, here, limit)
+                return LocalRepository(path, here, limit)
             raise CannotDo(f"the files of the repository {quoted(here)} lie in {quoted(real)}, outside of what this call may touch")
         if _is_bare(here):
-            return Spot(path, here, here)
+            return LocalRepository(path, here, here)
         if here in (limit, "/"):
             raise CannotDo(f"{quoted(path)} is in no git repository")
         here = os.path.dirname(here)
@@ -88,7 +88,7 @@ def _is_bare(path: str) -> bool:
     return os.path.isfile(f"{path}/HEAD") and os.path.isdir(f"{path}/objects") and os.path.isdir(f"{path}/refs")
 
 
-def words_of(settings: Sequence[str]) -> list[str]:
+def git_args(settings: Sequence[str]) -> list[str]:
     """Return git's own words before its command: settings that win over every config file."""
     return ["/usr/bin/env", "git", *(word for setting in settings for word in ("-c", setting))]
 
@@ -98,7 +98,7 @@ async def try_git(words: Sequence[str], confinement: Confinement, *, stdin: byte
     environment = {**_ENVIRONMENT, **confinement.environment}
     try:
         done = await run_confined(
-            [*words_of(_SETTINGS), *words], replace(confinement, environment=environment, sockets=Sockets.NONE), stdin=stdin, stdout=stdout
+            [*git_args(_SETTINGS), *words], replace(confinement, environment=environment, sockets=Sockets.NONE), stdin=stdin, stdout=stdout
         )  # fmt: skip
     except ConfinementFailed as fault:
         raise CannotDo(str(fault)) from fault
@@ -111,11 +111,11 @@ async def run_git(words: Sequence[str], confinement: Confinement, *, stdin: byte
     """Run git confined; raise `CannotDo` with its own words where it fails."""
     done = await try_git(words, confinement, stdin=stdin)
     if done.code != 0:
-        raise CannotDo(told_by(done, words[0]))
+        raise CannotDo(failure_text(done, words[0]))
     return done
 
 
-def told_by(done: Finished, what: str) -> str:
+def failure_text(done: Finished, what: str) -> str:
     """Return why git failed, in its own words."""
     told = "\n".join(text for text in (done.err.decode(errors="replace").strip(), done.out.decode(errors="replace").strip()) if text)
     return told[:8000] or f"git {what} failed with code {done.code}"

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from curtainwall.facts import quoted
 from curtainwall.host import Confinement
 from curtainwall.model import Role
-from curtainwall.tools.git.call import Call, denied_names, identity, make_directory, refuse_switch, shown_names
+from curtainwall.tools.git.call import GitCall, denied_names, identity, make_directory, refuse_switch, shown_names
 from curtainwall.tools.git.confined import LOCAL, run_git, try_git
 from curtainwall.tools.runners import CannotDo
 
@@ -27,14 +27,14 @@ _LISTED: Final = ("--name-only", "--no-renames", "--no-relative", "-z")
 # Looking
 
 
-async def _ask(call: Call, *words: str) -> str:
+async def _ask(call: GitCall, *words: str) -> str:
     """Run git and return what it printed."""
     async with call.open(call.spot()) as confinement:
         done = await run_git(words, confinement)
     return done.out.decode(errors="replace")
 
 
-async def _ask_about(call: Call, *words: str, listed: Sequence[str], files: Sequence[str] = ()) -> str:
+async def _ask_about(call: GitCall, *words: str, listed: Sequence[str], files: Sequence[str] = ()) -> str:
     """Run git without the files that the rules deny, or that are named like secrets where the call names none of those; say which.
 
     INVARIANT: what is shown or staged was judged by its name, or is not denied and sets no label. A directory, and a commit, hold what
@@ -58,7 +58,7 @@ async def _ask_about(call: Call, *words: str, listed: Sequence[str], files: Sequ
     return done.out.decode(errors="replace")
 
 
-async def _names(call: Call, confinement: Confinement, words: Sequence[str]) -> list[str]:
+async def _names(call: GitCall, confinement: Confinement, words: Sequence[str]) -> list[str]:
     """Return the files that git would show or stage; raise `CannotDo` where that matters and git cannot tell."""
     done = await (try_git if call.is_denied is None else run_git)(words, confinement)
     if done.cut and call.is_denied is not None:
@@ -68,18 +68,18 @@ async def _names(call: Call, confinement: Confinement, words: Sequence[str]) -> 
     return list(dict.fromkeys(name for line in lines if (name := _NAMED.sub(r"\1", line).strip("\n"))))
 
 
-def _note(call: Call, words: str, names: Sequence[str]) -> None:
+def _note(call: GitCall, words: str, names: Sequence[str]) -> None:
     if names:
         call.notes.append(words.format(shown_names(names, _MOST_TOLD)))
 
 
-def _patterns(call: Call, files: Sequence[str]) -> list[str]:
+def _patterns(call: GitCall, files: Sequence[str]) -> list[str]:
     """Return the patterns of secrets, but for those that a file matches which the call names and which is none."""
     named = [os.path.basename(path).lower() for path in files if not os.path.isdir(path)]
     return [each for each in call.house.withheld.patterns if not any(fnmatchcase(name, each) for name in named)]
 
 
-async def _refuse_bare_files(call: Call, ref: str) -> str:
+async def _refuse_bare_files(call: GitCall, ref: str) -> str:
     """Refuse a file by its id alone, since nobody could tell by which name it would have been judged; return what the last word names."""
     kind = ""
     for side in re.split(r"\.{2,3}", ref):
@@ -91,12 +91,12 @@ async def _refuse_bare_files(call: Call, ref: str) -> str:
     return kind
 
 
-async def status(call: Call) -> JsonValue:
+async def status(call: GitCall) -> JsonValue:
     """Tell what has changed in the working tree."""
     return await _ask(call, "status", "--porcelain=v1", "--branch", "--ignore-submodules=all")
 
 
-async def diff(call: Call) -> JsonValue:
+async def diff(call: GitCall) -> JsonValue:
     """Show changes."""
     ref = call.text("ref")
     files = cast("list[str]", call.prepared.arguments.get("files", []))
@@ -107,13 +107,13 @@ async def diff(call: Call) -> JsonValue:
     return await _ask_about(call, "diff", *words, listed=_LISTED, files=files)
 
 
-async def log(call: Call) -> JsonValue:
+async def log(call: GitCall) -> JsonValue:
     """Show the last commits."""
     count, ref = call.prepared.arguments.get("count", 20), call.text("ref")
     return await _ask(call, "log", f"--max-count={count}", "--no-show-signature", "--decorate=short", *([ref] if ref else []), "--")
 
 
-async def show(call: Call) -> JsonValue:
+async def show(call: GitCall) -> JsonValue:
     """Show one commit or object."""
     ref = call.text("ref") or "HEAD"
     kind = await _refuse_bare_files(call, ref)
@@ -124,14 +124,14 @@ async def show(call: Call) -> JsonValue:
 # Changing
 
 
-async def add(call: Call) -> JsonValue:
+async def add(call: GitCall) -> JsonValue:
     """Stage files."""
     files = cast("list[str]", call.prepared.arguments["files"])
     await _ask_about(call, "add", "--verbose", listed=("--dry-run",), files=files)
     return await status(call)
 
 
-async def commit(call: Call) -> JsonValue:
+async def commit(call: GitCall) -> JsonValue:
     """Commit what is staged."""
     message = (call.text("message") or "").encode()
     spot = call.spot()
@@ -141,7 +141,7 @@ async def commit(call: Call) -> JsonValue:
     return done.out.decode(errors="replace")
 
 
-async def branch(call: Call) -> JsonValue:
+async def branch(call: GitCall) -> JsonValue:
     """List the branches, or make one."""
     name = call.text("name")
     if name is None:
@@ -150,7 +150,7 @@ async def branch(call: Call) -> JsonValue:
     return f"the branch {quoted(name)} was made"
 
 
-async def checkout(call: Call) -> JsonValue:
+async def checkout(call: GitCall) -> JsonValue:
     """Switch to a branch or commit."""
     ref, create = call.text("ref") or "", bool(call.prepared.arguments.get("create"))
     spot = call.spot()
@@ -161,7 +161,7 @@ async def checkout(call: Call) -> JsonValue:
     return done.err.decode(errors="replace") + done.out.decode(errors="replace")
 
 
-async def init(call: Call) -> JsonValue:
+async def init(call: GitCall) -> JsonValue:
     """Make a new repository."""
     path = call.path
     if await asyncio.to_thread(os.path.lexists, os.path.join(path, ".git")):
@@ -173,7 +173,7 @@ async def init(call: Call) -> JsonValue:
     return f"a new repository in {quoted(path)}"
 
 
-async def set_working_dir(call: Call) -> JsonValue:
+async def set_working_dir(call: GitCall) -> JsonValue:
     """Say that git works in a directory from here on, which the log keeps with the outcome of this call."""
     if call.prepared.subject.masked:
         raise CannotDo("a part of the path looks like a secret, which the log does not keep; give `path` with each call instead")

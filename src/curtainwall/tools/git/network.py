@@ -30,7 +30,7 @@ from curtainwall.host import (
     run_confined,
 )
 from curtainwall.model import HostFacts
-from curtainwall.tools.git.confined import LOCAL, run_git, told_by, try_git, words_of
+from curtainwall.tools.git.confined import LOCAL, failure_text, git_args, run_git, try_git
 from curtainwall.tools.runners import CannotDo
 
 FAR: Final = Bounds(seconds=600, output=1 * MIB, file_size=8192 * MIB)
@@ -54,7 +54,7 @@ _PROXIES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class GitTarget:
     """Where the network step goes: the judged URL, and what was judged about its host."""
 
     url: str
@@ -67,7 +67,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Clean:
+class CleanRepository:
     """A repository of our own, for one network step, in a directory that nothing else uses."""
 
     directory: str
@@ -92,17 +92,17 @@ class Clean:
         if done.code != 0:
             if b"empty bundle" in done.err:
                 return False
-            raise CannotDo(told_by(done, "bundle"))
+            raise CannotDo(failure_text(done, "bundle"))
         await run_git(["-C", self.repository, "fetch", "--quiet", f"{self.directory}/bundle", refspec], self.alone)
         os.unlink(f"{self.directory}/bundle")
         return True
 
 
 @asynccontextmanager
-async def clean_repository() -> AsyncGenerator[Clean]:
+async def clean_repository() -> AsyncGenerator[CleanRepository]:
     """Give an empty repository of our own, and take it away afterwards."""
     directory = await asyncio.to_thread(lambda: os.path.realpath(tempfile.mkdtemp(prefix="curtainwall-git-")))
-    clean = Clean(directory)
+    clean = CleanRepository(directory)
     try:
         await run_git(["init", "--quiet", "--bare", "--template=", "--initial-branch=main", clean.repository], clean.alone)
         yield clean
@@ -115,7 +115,7 @@ LookUp = Callable[[HostFacts, frozenset[int]], Awaitable[list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class WayOut:
+class GitNetwork:
     """What of this machine the network step depends on: the user's environment, for proxies and ssh's agent, our own ports, and names."""
 
     environ: Mapping[str, str]
@@ -123,7 +123,7 @@ class WayOut:
     look_up: LookUp | None = None
 
 
-async def go_out(words: Sequence[str], clean: Clean, target: Target, way_out: WayOut) -> Finished:
+async def run_on_network(words: Sequence[str], clean: CleanRepository, target: GitTarget, way_out: GitNetwork) -> Finished:
     """Run one git command in the clean repository, with the network; raise `CannotDo` where it fails."""
     if target.protocol not in {"https", "http", "ssh"}:
         raise CannotDo(f"{quoted(target.url)} is neither encrypted nor can it be held to one address; use https or ssh")
@@ -149,20 +149,20 @@ async def go_out(words: Sequence[str], clean: Clean, target: Target, way_out: Wa
         sockets=Sockets.ANY, bounds=FAR,
     )  # fmt: skip
     try:
-        done = await run_confined([*words_of(settings), *words], confinement)
+        done = await run_confined([*git_args(settings), *words], confinement)
     except ConfinementFailed as fault:
         raise CannotDo(str(fault)) from fault
     if done.stopped:
         raise CannotDo(f"git was stopped: {done.stopped}")
     if done.code != 0:
-        raise CannotDo(told_by(done, words[0]))
+        raise CannotDo(failure_text(done, words[0]))
     return done
 
 
 _AGENT: Final = "/run/ssh-agent"
 
 
-def ssh_command(target: Target, address: str) -> str:
+def ssh_command(target: GitTarget, address: str) -> str:
     """Return ssh as git must call it: to the judged host alone, with the user's keys, and without a question.
 
     What ssh's config says about other names for the host, other ways to it, or programs to run on the way does not count.
@@ -189,7 +189,7 @@ def _keys(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     return found
 
 
-def _has_proxy(target: Target, environ: Mapping[str, str]) -> bool:
+def _has_proxy(target: GitTarget, environ: Mapping[str, str]) -> bool:
     names = {"https": ("https_proxy", "HTTPS_PROXY"), "http": ("http_proxy",)}.get(target.protocol, ())
     without = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
     if any(_is_meant(entry.strip().lower(), target.facts.host) for entry in without.split(",")):
@@ -215,12 +215,12 @@ async def _addresses(facts: HostFacts, own_ports: frozenset[int]) -> list[str]:
     return addresses
 
 
-def shown(text: bytes, clean: Clean, target: Target) -> str:
+def shown(text: bytes, clean: CleanRepository, target: GitTarget) -> str:
     """Return what git said, with the judged URL where it named our own repository."""
     return text.decode(errors="replace").replace(clean.repository, target.url).strip()
 
 
-async def reading(confinement: Confinement, clean: Clean) -> Confinement:
+async def reading(confinement: Confinement, clean: CleanRepository) -> Confinement:
     """Return a confinement that can also read the clean repository, which belongs from now on to whom it runs as."""
     if (owner := confinement_owner(confinement)) is not None:
         await asyncio.to_thread(hand_over, clean.directory, owner)

@@ -13,26 +13,26 @@ from curtainwall.facts import canonical_remotes, quoted
 from curtainwall.facts.git.config import find_repository
 from curtainwall.host import Confinement
 from curtainwall.model import Mode, Role
-from curtainwall.tools.git.call import Call, identity, looks_at_names, make_directory, refuse_names, refuse_switch
-from curtainwall.tools.git.confined import LOCAL, Spot, run_git, try_git
-from curtainwall.tools.git.network import Clean, Target, WayOut, clean_repository, go_out, reading, shown
+from curtainwall.tools.git.call import GitCall, identity, looks_at_names, make_directory, refuse_names, refuse_switch
+from curtainwall.tools.git.confined import LOCAL, LocalRepository, run_git, try_git
+from curtainwall.tools.git.network import CleanRepository, GitNetwork, GitTarget, clean_repository, reading, run_on_network, shown
 from curtainwall.tools.runners import CannotDo
 
 _HEADS, _TAGS = "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"
 _QUIET = ("--no-recurse-submodules", "--no-auto-maintenance")
 
 
-async def clone(call: Call) -> JsonValue:
+async def clone(call: GitCall) -> JsonValue:
     """Clone a repository into a new directory."""
     path, url = call.path, call.text("url") or ""
     remote = canonical_remotes(url, repository=None, push=False, own_ports=call.house.way_out.own_ports)[0]
     if remote.url != url:
         raise CannotDo(f"the URL {quoted(url)} is not the one that was judged")
-    target = Target(url, call.judged(Role.READ_REMOTE, remote.value, remote.host))
+    target = GitTarget(url, call.judged(Role.READ_REMOTE, remote.value, remote.host))
     if not await asyncio.to_thread(_is_free, path):
         raise CannotDo(f"{quoted(path)} is already there and not an empty directory")
     async with clean_repository() as clean:
-        await go_out(["fetch", *_QUIET, "--no-write-fetch-head", url, _HEADS, _TAGS], clean, target, call.house.way_out)
+        await run_on_network(["fetch", *_QUIET, "--no-write-fetch-head", url, _HEADS, _TAGS], clean, target, call.house.way_out)
         head = await _head_of(clean, target, call.house.way_out)
         if head is not None and looks_at_names(call):
             words = ["-C", clean.repository, "ls-tree", "-r", "-z", "--name-only", f"refs/heads/{head}", "--"]
@@ -57,9 +57,9 @@ def _is_free(path: str) -> bool:
         return False
 
 
-async def _head_of(clean: Clean, target: Target, way_out: WayOut) -> str | None:
+async def _head_of(clean: CleanRepository, target: GitTarget, way_out: GitNetwork) -> str | None:
     """Return the branch that a repository shows first."""
-    told = await go_out(["ls-remote", "--symref", target.url, "HEAD"], clean, target, way_out)
+    told = await run_on_network(["ls-remote", "--symref", target.url, "HEAD"], clean, target, way_out)
     for line in told.out.decode(errors="replace").splitlines():
         if line.startswith("ref: refs/heads/") and line.endswith("\tHEAD"):
             name = line.removeprefix("ref: refs/heads/").removesuffix("\tHEAD")
@@ -68,7 +68,7 @@ async def _head_of(clean: Clean, target: Target, way_out: WayOut) -> str | None:
     return None
 
 
-async def _unpack(path: str, clean: Clean, target: Target, head: str | None) -> None:
+async def _unpack(path: str, clean: CleanRepository, target: GitTarget, head: str | None) -> None:
     """Fill a new directory from the clean repository; whatever the checkout runs, it runs confined, with this directory alone."""
     inside = await reading(Confinement(cwd=path, writable=(path,), bounds=LOCAL, as_owner=True), clean)
     await run_git(["init", "--quiet", "--template=", f"--initial-branch={head or 'main'}", path], inside)
@@ -82,7 +82,7 @@ async def _unpack(path: str, clean: Clean, target: Target, head: str | None) -> 
         await run_git(["reset", "--quiet", "--hard", f"refs/remotes/origin/{head}"], inside)
 
 
-async def _brought(call: Call, spot: Spot, branch: str | None = None) -> str:
+async def _brought(call: GitCall, spot: LocalRepository, branch: str | None = None) -> str:
     """Get what is new at a remote: over the network into the clean repository, from there into the workspace's; return what git said."""
     (target,) = call.targets(Role.READ_REMOTE)
     name = _remote_name(call)
@@ -91,14 +91,14 @@ async def _brought(call: Call, spot: Spot, branch: str | None = None) -> str:
             await clean.take_over(confinement, ["--branches", "--tags", "--remotes"], "+refs/*:refs/ours/*")
         wanted = [_HEADS, _TAGS] if name else [f"+{f'refs/heads/{branch}' if branch else 'HEAD'}:refs/theirs"]
         fetch = ["fetch", *_QUIET, "--no-write-fetch-head", *([] if name else ["--no-tags"]), target.url, *wanted]
-        await go_out(fetch, clean, target, call.house.way_out)
+        await run_on_network(fetch, clean, target, call.house.way_out)
         refspecs = [f"+refs/heads/*:refs/remotes/{name}/*", "refs/tags/*:refs/tags/*"] if name else ["refs/theirs"]
         async with call.open(spot) as confinement:
             done = await run_git(["fetch", *_QUIET, clean.repository, *refspecs], await reading(confinement, clean))
         return shown(done.err, clean, target)
 
 
-def _remote_name(call: Call) -> str | None:
+def _remote_name(call: GitCall) -> str | None:
     """Return the remote's name where it has one, None where the call gave a URL."""
     repository = find_repository(call.path, call.place.workspace.path)
     named = {entry.subsection for entry in repository.entries if entry.section == "remote"} if repository else set[str | None]()
@@ -106,12 +106,12 @@ def _remote_name(call: Call) -> str | None:
     return remote if remote in named else None
 
 
-async def fetch(call: Call) -> JsonValue:
+async def fetch(call: GitCall) -> JsonValue:
     """Get new commits from a remote."""
     return await _brought(call, call.spot()) or "nothing new"
 
 
-async def pull(call: Call) -> JsonValue:
+async def pull(call: GitCall) -> JsonValue:
     """Get new commits from a remote and merge them."""
     spot, branch = call.spot(), call.text("branch")
     name = _remote_name(call)
@@ -126,7 +126,7 @@ async def pull(call: Call) -> JsonValue:
     return "\n".join(text for text in (said, done.out.decode(errors="replace").strip()) if text)
 
 
-async def _current_branch(call: Call, spot: Spot) -> str:
+async def _current_branch(call: GitCall, spot: LocalRepository) -> str:
     async with call.open(spot, write=False) as confinement:
         done = await try_git(["symbolic-ref", "--quiet", "--short", "HEAD"], confinement)
         name = done.out.decode(errors="replace").strip()
@@ -135,7 +135,7 @@ async def _current_branch(call: Call, spot: Spot) -> str:
     return name
 
 
-async def push(call: Call) -> JsonValue:
+async def push(call: GitCall) -> JsonValue:
     """Publish a branch to every place that was judged."""
     spot, targets = call.spot(), call.targets(Role.WRITE_REMOTE)
     branch, commit = call.text("branch"), call.text("commit")
@@ -164,17 +164,17 @@ async def push(call: Call) -> JsonValue:
                 target.url,
                 f"{commit}:{ref}",
             ]
-            done = await go_out(words, clean, target, call.house.way_out)
+            done = await run_on_network(words, clean, target, call.house.way_out)
             said.append(shown(done.out, clean, target))
         await _note_pushed(call, spot, clean, branch, commit)
     return "\n".join(said)
 
 
-async def _commit_at(clean: Clean, ref: str) -> str:
+async def _commit_at(clean: CleanRepository, ref: str) -> str:
     return (await run_git(["-C", clean.repository, "rev-parse", ref], clean.alone)).out.decode().strip()
 
 
-async def _refuse_more(call: Call, clean: Clean, target: Target, ref: str) -> None:
+async def _refuse_more(call: GitCall, clean: CleanRepository, target: GitTarget, ref: str) -> None:
     """Refuse a push of more commits than were shown: what the repository says of the remote is the agent's word.
 
     A branch that was merged and taken away is in the one that the remote shows first.
@@ -182,7 +182,7 @@ async def _refuse_more(call: Call, clean: Clean, target: Target, ref: str) -> No
     since = call.text("since")
     if since is None:
         return
-    told = await go_out(["ls-remote", target.url, ref, "HEAD"], clean, target, call.house.way_out)
+    told = await run_on_network(["ls-remote", target.url, ref, "HEAD"], clean, target, call.house.way_out)
     tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", told.out.decode(errors="replace"))
     if since in tips or await _is_behind(clean, since, tips):
         return
@@ -190,12 +190,12 @@ async def _refuse_more(call: Call, clean: Clean, target: Target, ref: str) -> No
     raise CannotDo(f"{quoted(target.url)} is not known to have {since[:12]}, so more would be pushed than was shown; {hint}")
 
 
-async def _refuse_secrets(call: Call, clean: Clean, target: Target, commit: str) -> None:
+async def _refuse_secrets(call: GitCall, clean: CleanRepository, target: GitTarget, commit: str) -> None:
     """Refuse a push that brings files named like secrets and was judged as one that does not: what it stood on is the agent's word."""
     names = call.house.withheld
     if "secrets" in call.prepared.arguments or not names.patterns:
         return
-    told = await go_out(["ls-remote", "--heads", target.url], clean, target, call.house.way_out)
+    told = await run_on_network(["ls-remote", "--heads", target.url], clean, target, call.house.way_out)
     tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", told.out.decode(errors="replace"))
     # All of the history: git would otherwise pass over a branch that brought such a file and was merged without it.
     walk = ["--full-history", "--name-only", "-z", "-c", "--no-renames", "--ignore-missing", "--stdin"]
@@ -210,7 +210,7 @@ async def _refuse_secrets(call: Call, clean: Clean, target: Target, commit: str)
         raise CannotDo(f"{quoted(target.url)} is not known to have {listed}, named like secrets, which nobody was asked about; {hint}")
 
 
-async def _is_behind(clean: Clean, since: str, tips: Sequence[str]) -> bool:
+async def _is_behind(clean: CleanRepository, since: str, tips: Sequence[str]) -> bool:
     """Tell whether one of the tips leads to a commit; not where it is no part of what is pushed, since nothing is known of it then."""
     if (await try_git(["-C", clean.repository, "cat-file", "-e", f"{since}^{{commit}}"], clean.alone)).code != 0:
         return False
@@ -219,7 +219,7 @@ async def _is_behind(clean: Clean, since: str, tips: Sequence[str]) -> bool:
     return not left.out.strip()
 
 
-async def _note_pushed(call: Call, spot: Spot, clean: Clean, branch: str, commit: str) -> None:
+async def _note_pushed(call: GitCall, spot: LocalRepository, clean: CleanRepository, branch: str, commit: str) -> None:
     """Note in the repository what the remote has by now, as git does, where the session may write without asking."""
     name = _remote_name(call)
     if name is None or (call.is_careful and call.place.mode is not Mode.ACCEPT_EDITS):

@@ -10,12 +10,11 @@ from pydantic import JsonValue
 from curtainwall.facts import Masker, Unclear, find_push, is_beneath
 from curtainwall.facts.git.config import find_repository
 from curtainwall.model import GIT_PUSH, PUSH_SECRETS, BadCall, CallPermitted, Place, Prepared, ToolEffect, ToolResult
-from curtainwall.tools.closers import Closer, also, meaning_more
 from curtainwall.tools.git import local as git_local
 from curtainwall.tools.git import remotes as git_remotes
-from curtainwall.tools.git.call import Call, Deed, House, Withheld
-from curtainwall.tools.git.network import WayOut
-from curtainwall.tools.runners import CannotDo, Runner
+from curtainwall.tools.git.call import GitCall, GitOperation, GitParts, WithheldFiles
+from curtainwall.tools.git.network import GitNetwork
+from curtainwall.tools.runners import CannotDo, Refiner, Runner, extra_resource, refined
 from curtainwall.tools.sandbox import Sandboxes
 from curtainwall.tools.schema_check import RULE
 
@@ -30,16 +29,16 @@ def git_runners(
     sandboxes: Sandboxes | None = None,
     environ: Mapping[str, str] = os.environ,
     own_ports: frozenset[int] = frozenset(),
-    withheld: Withheld | None = None,
+    withheld: WithheldFiles | None = None,
 ) -> Mapping[str, Runner]:
     """Return the runners of `git.*`; where bubblewrap is missing they must not be in the catalogue.
 
     `protected` are the paths that no agent reads; a repository outside the workspace that contains one is not opened. Files that
     are `withheld` are not shown, staged or written.
     """
-    way_out = WayOut(environ, own_ports)
-    house = House(tuple(protected), sandboxes or Sandboxes(), way_out, withheld or Withheld())
-    deeds: dict[str, Deed] = {
+    way_out = GitNetwork(environ, own_ports)
+    house = GitParts(tuple(protected), sandboxes or Sandboxes(), way_out, withheld or WithheldFiles())
+    deeds: dict[str, GitOperation] = {
         "status": git_local.status,
         "diff": git_local.diff,
         "log": git_local.log,
@@ -58,9 +57,9 @@ def git_runners(
     return {f"git.{name}": _runner(deed, house) for name, deed in deeds.items()}
 
 
-def git_closers(
-    masker: Masker, is_secret: Callable[[str], bool] = lambda _path: False, given: Closer | None = None
-) -> Mapping[str, Closer]:
+def git_refiners(
+    masker: Masker, is_secret: Callable[[str], bool] = lambda _path: False, given: Refiner | None = None
+) -> Mapping[str, Refiner]:
     """Return what looks closer at git: which commit a push is about, to which the call is bound, and which secrets come with it.
 
     `given` says what a command may read in the workspace. Where a repository has filters, those are commands.
@@ -82,10 +81,10 @@ def git_closers(
         told: dict[str, JsonValue] = {"branch": found.branch, "commit": found.commit, "since": found.since}
         more = {"pushes": masker.mask_text(found.told), **{key: value for key, value in told.items() if value is not None}}
         if not found.secrets and not found.unseen:
-            return meaning_more(prepared, more, (), masker)
+            return refined(prepared, more, (), masker)
         unseen = [f"cannot be told of all: {found.unseen}"] if found.unseen else []
         more["secrets"] = [*map(masker.mask_text, found.secrets), *unseen]
-        closer = meaning_more(prepared, more, (also(PUSH_SECRETS, ToolEffect.SEND),), masker)
+        closer = refined(prepared, more, (extra_resource(PUSH_SECRETS, ToolEffect.SEND),), masker)
         # INVARIANT: what leaves was read, and what nobody could look at counts as a secret.
         reads = {f"{path}/{name}": name for name in found.secrets} or {f"{path}/.env": f"commits of {path} that cannot be looked through"}
         return replace(closer, subject=closer.subject.model_copy(update={"reads": reads}))
@@ -105,9 +104,9 @@ def _has_filters(path: str, place: Place) -> bool:
     return repository is not None and any((entry.section, entry.key) in _PROGRAMS for entry in repository.entries)
 
 
-def _runner(deed: Deed, house: House) -> Runner:
+def _runner(deed: GitOperation, house: GitParts) -> Runner:
     async def run(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
-        call = Call(prepared, place, house, [], was_asked=bool(permit.answered_by))
+        call = GitCall(prepared, place, house, [], was_asked=bool(permit.answered_by))
         try:
             with house.sandboxes.charged_to(place.session):
                 value = await deed(call)

@@ -5,35 +5,34 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.tools.hooks.alone import standing_alone
-    from curtainwall.tools.hooks.copies import Copies, copied_programs, within_reach
+    from curtainwall.tools.hooks.copies import Copies, copied_programs, exchange_warnings
     from curtainwall.tools.hooks.lifecycle import FileClaims, Lifecycle
-    from curtainwall.tools.hooks.pins import FILES, Found, Pins, Trust, workspace_hooks
-    from curtainwall.tools.hooks.presence import not_found
-    from curtainwall.tools.hooks.settings import EVENTS, Endpoint, Hook, Program, Settings, read_settings
-    from curtainwall.tools.hooks.user_hooks import Surroundings, UserHooks
+    from curtainwall.tools.hooks.pins import FILES, HookTrust, Pins, WorkspaceHooks, workspace_hooks
+    from curtainwall.tools.hooks.problems import missing_beside_copies, missing_programs
+    from curtainwall.tools.hooks.settings import EVENTS, CommandHook, Hook, HookSettings, HttpHook, read_settings
+    from curtainwall.tools.hooks.user_hooks import HookSurroundings, UserHooks
 else:
     __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "EVENTS",
     "FILES",
+    "CommandHook",
     "Copies",
-    "Endpoint",
     "FileClaims",
-    "Found",
     "Hook",
+    "HookSettings",
+    "HookSurroundings",
+    "HookTrust",
+    "HttpHook",
     "Lifecycle",
     "Pins",
-    "Program",
-    "Settings",
-    "Surroundings",
-    "Trust",
     "UserHooks",
+    "WorkspaceHooks",
     "copied_programs",
-    "not_found",
+    "exchange_warnings",
+    "missing_beside_copies",
+    "missing_programs",
     "read_settings",
-    "standing_alone",
-    "within_reach",
     "workspace_hooks",
 ]

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from curtainwall.facts import is_beneath
-from curtainwall.tools.hooks.files import Looked, path_in
-from curtainwall.tools.hooks.lines import Word, assigned, started, with_words
-from curtainwall.tools.hooks.neighbours import interpreter_of, is_activation, is_module, place_of
-from curtainwall.tools.hooks.pins import KEPT, Found, Pins, named_by
+from curtainwall.tools.hooks.command_line import CommandWord, assigned_variables, replace_words, started_words
+from curtainwall.tools.hooks.pins import KEPT, Pins, WorkspaceHooks, named_paths
 from curtainwall.tools.hooks.process import SEARCHED
-from curtainwall.tools.hooks.settings import Hook, Program
+from curtainwall.tools.hooks.scripts import ScriptFile, is_activation, is_module, script_interpreter, search_directory, workspace_path
+from curtainwall.tools.hooks.settings import CommandHook, Hook
 
 _LOCK: Final = ".lock"
 _A_MOMENT, _MOST_MOMENTS = 0.01, 500
@@ -37,7 +36,7 @@ class Copies:
         """Return the copies that lie beside pins."""
         return cls(pins.directory / "pinned")
 
-    def hooks(self, found: Found, event: str, *, is_free: bool) -> tuple[Hook, ...]:
+    def hooks(self, found: WorkspaceHooks, event: str, *, is_free: bool) -> tuple[Hook, ...]:
         """Return a workspace's hooks of an event as they may run: with copies of their programs, but for those that are kept from agents.
 
         Where the workspace `is_free` for its agent to change, none is kept. Raise `OSError` where a copy cannot be made.
@@ -74,15 +73,15 @@ class Copies:
                 if place.name not in named:
                     shutil.rmtree(place, ignore_errors=True)
 
-    def _with_copies(self, hook: Hook, found: Found, *, is_free: bool) -> Hook:
-        if not isinstance(hook.action, Program):
+    def _with_copies(self, hook: Hook, found: WorkspaceHooks, *, is_free: bool) -> Hook:
+        if not isinstance(hook.action, CommandHook):
             return hook
         instead: dict[int, str] = {}
         for word, path in exchangeable(hook.action, found, is_free=is_free):
             instead[word.start] = self._instead(path, found)
-        return replace(hook, runs=with_words(hook.action, instead)) if instead else hook
+        return replace(hook, runs=replace_words(hook.action, instead)) if instead else hook
 
-    def _instead(self, path: str, found: Found) -> str:
+    def _instead(self, path: str, found: WorkspaceHooks) -> str:
         """Return what runs in the place of a program: where its link leads out of the workspace, or a copy with what it needs beside it."""
         looked = found.looked.get(path)
         if looked is None:
@@ -96,9 +95,9 @@ class Copies:
         has_modules = any(is_module(each, found.looked[each].content) for each in (path, *around))
         if has_modules and f"{found.workspace}/package.json" not in found.looked:
             self._write(self._directory / found.digest / "package.json", b'{"type": "module"}', 0o400)
-        return self._copy(place_of(looked, path), looked, found)
+        return self._copy(search_directory(looked, path), looked, found)
 
-    def _copy(self, place: str, looked: Looked, found: Found) -> str:
+    def _copy(self, place: str, looked: ScriptFile, found: WorkspaceHooks) -> str:
         """Return the path of a copy that holds exactly what was looked at, or leads where that led."""
         copy = self._directory / found.digest / os.path.relpath(place, found.workspace)
         if looked.leads_to is None:
@@ -129,23 +128,23 @@ class Copies:
             (self._directory / above).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def copied_programs(found: Found) -> frozenset[str]:
+def copied_programs(found: WorkspaceHooks) -> frozenset[str]:
     """Return the files that run as copies, wherever they are named."""
-    programs = [hook.action for hook in found.settings.hooks if isinstance(hook.action, Program)]
+    programs = [hook.action for hook in found.settings.hooks if isinstance(hook.action, CommandHook)]
     named = {path for program in programs for _, path in exchangeable(program, found) if path in found.looked}
     return frozenset(path for path in named if found.looked[path].leads_to is None)
 
 
-def within_reach(found: Found) -> Iterator[str]:
+def exchange_warnings(found: WorkspaceHooks) -> Iterator[str]:
     """Yield a sentence for each thing that a hook of the workspace may run and that an agent could exchange unseen."""
-    programs = [hook.action for hook in found.settings.hooks if isinstance(hook.action, Program)]
-    yield from dict.fromkeys(sentence for program in programs for sentence in _reached(program, found))
+    programs = [hook.action for hook in found.settings.hooks if isinstance(hook.action, CommandHook)]
+    yield from dict.fromkeys(sentence for program in programs for sentence in _exchange_warnings(program, found))
 
 
-def _reached(program: Program, found: Found) -> Iterator[str]:
-    copied, words = {path for _, path in exchangeable(program, found)}, started(program, found.workspace)
+def _exchange_warnings(program: CommandHook, found: WorkspaceHooks) -> Iterator[str]:
+    copied, words = {path for _, path in exchangeable(program, found)}, started_words(program, found.workspace)
     can_be_told = words is not None and all(word.value is not None for word in words)
-    for path in named_by(program, found.workspace):
+    for path in named_paths(program, found.workspace):
         looked = found.looked.get(path)
         if looked is not None and path not in copied and not is_kept(path, found):
             yield (
@@ -158,30 +157,30 @@ def _reached(program: Program, found: Found) -> Iterator[str]:
                 "an agent that may edit there can exchange them between the look and the run"
             )
         for each in (path, *found.beside.get(path, ())) if looked is not None else ():
-            interpreter = interpreter_of(found.looked[each])
-            if interpreter is not None and path_in(found.workspace, interpreter) is not None:
+            interpreter = script_interpreter(found.looked[each])
+            if interpreter is not None and workspace_path(found.workspace, interpreter) is not None:
                 yield (
                     f"`{each}` is run by `{interpreter}` in the workspace, and whatever that loads there: "
                     "an agent that may edit there can exchange it between the look and the run"
                 )
-    if not can_be_told or not SEARCHED.isdisjoint(assigned(program, found.workspace)):
+    if not can_be_told or not SEARCHED.isdisjoint(assigned_variables(program, found.workspace)):
         yield (
             f"only a shell can tell what `{program}` starts; what it finds in the workspace so is neither pinned nor copied, "
             "unless the line names it by its path from there"
         )
 
 
-def exchangeable(program: Program, found: Found, *, is_free: bool = False) -> Iterator[tuple[Word, str]]:
+def exchangeable(program: CommandHook, found: WorkspaceHooks, *, is_free: bool = False) -> Iterator[tuple[CommandWord, str]]:
     """Yield the words that start something which an agent could exchange before it runs, each with the path that it names."""
-    for word in started(program, found.workspace) or ():
-        path = path_in(found.workspace, word.value or "")
+    for word in started_words(program, found.workspace) or ():
+        path = workspace_path(found.workspace, word.value or "")
         if path is None:
             continue
         if (is_free or not is_kept(path, found)) if path in found.looked else not word.may_be_a_value:
             yield word, path
 
 
-def is_kept(path: str, found: Found) -> bool:
+def is_kept(path: str, found: WorkspaceHooks) -> bool:
     """Tell whether a program is kept from agents where it lies, with what it needs: in `.claude`, without links and second names."""
     return all(
         is_beneath(each, f"{found.workspace}/{KEPT}") and os.path.realpath(each) == each and found.looked[each].has_one_name

@@ -15,10 +15,21 @@ from pydantic import JsonValue
 from curtainwall.facts import is_beneath
 from curtainwall.host import locked, replace_file
 from curtainwall.model import Broken, canonical_json
-from curtainwall.tools.hooks.files import Looked, look, look_at, path_in
-from curtainwall.tools.hooks.lines import started
-from curtainwall.tools.hooks.neighbours import configuration, files_beside, interpreter_of, is_activation, language_of, needs_of, place_of
-from curtainwall.tools.hooks.settings import Program, Settings, read_settings
+from curtainwall.tools.hooks.command_line import started_words
+from curtainwall.tools.hooks.scripts import (
+    ScriptFile,
+    environment_config,
+    is_activation,
+    needed_files,
+    read_regular_file,
+    read_workspace_file,
+    script_interpreter,
+    script_language,
+    script_needs,
+    search_directory,
+    workspace_path,
+)
+from curtainwall.tools.hooks.settings import CommandHook, HookSettings, read_settings
 
 KEPT: Final = ".claude"
 FILES: Final = (f"{KEPT}/settings.json", f"{KEPT}/settings.local.json")
@@ -26,7 +37,7 @@ _BIGGEST: Final = 4 * 1024 * 1024
 _MOST_BESIDE: Final = 200
 
 
-class Trust(StrEnum):
+class HookTrust(StrEnum):
     """How a workspace's own hooks stand."""
 
     NONE = "none"
@@ -36,17 +47,17 @@ class Trust(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WorkspaceHooks:
     """The hooks of a workspace: how they stand, what they are, their digest, and the files of the workspace that it covers.
 
     `beside` has, for each program that is started, those of them that it needs beside itself.
     """
 
     workspace: str
-    trust: Trust
-    settings: Settings
+    trust: HookTrust
+    settings: HookSettings
     digest: str = ""
-    looked: Mapping[str, Looked] = field(default_factory=dict[str, Looked])
+    looked: Mapping[str, ScriptFile] = field(default_factory=dict[str, ScriptFile])
     beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     @property
@@ -107,11 +118,11 @@ def _begin(place: Path) -> None:
     draft.replace(place)
 
 
-def workspace_hooks(path: str | Path, pins: Mapping[str, str]) -> Found:
+def workspace_hooks(path: str | Path, pins: Mapping[str, str]) -> WorkspaceHooks:
     """Return the hooks that a directory brings along, and whether they are what was trusted; raise `Broken` for settings in disorder."""
     workspace = os.path.realpath(path)
     parts: dict[str, JsonValue] = {}
-    hooks: list[Settings] = []
+    hooks: list[HookSettings] = []
     for name in FILES:
         told = _settings_in(Path(workspace, name))
         if told is None:
@@ -120,32 +131,32 @@ def workspace_hooks(path: str | Path, pins: Mapping[str, str]) -> Found:
         if read.hooks or read.notes:
             parts[name] = {key: told[key] for key in ("hooks", "disableAllHooks") if key in told}
             hooks.append(read)
-    settings = Settings(tuple(hook for each in hooks for hook in each.hooks), tuple(note for each in hooks for note in each.notes))
+    settings = HookSettings(tuple(hook for each in hooks for hook in each.hooks), tuple(note for each in hooks for note in each.notes))
     if not settings.hooks:
-        return Found(workspace, Trust.NONE, settings)
+        return WorkspaceHooks(workspace, HookTrust.NONE, settings)
     looked, beside = _looked_at(workspace, settings)
     programs: dict[str, JsonValue] = {path: each.digest for path, each in looked.items()}
     digest = hashlib.sha256(canonical_json({"settings": parts, "programs": programs})).hexdigest()
     pinned = pins.get(workspace)
-    trust = Trust.UNTRUSTED if pinned is None else Trust.PINNED if pinned == digest else Trust.CHANGED
-    return Found(workspace, trust, settings, digest, looked, beside)
+    trust = HookTrust.UNTRUSTED if pinned is None else HookTrust.PINNED if pinned == digest else HookTrust.CHANGED
+    return WorkspaceHooks(workspace, trust, settings, digest, looked, beside)
 
 
-def named_by(program: Program, workspace: str) -> Iterator[str]:
+def named_paths(program: CommandHook, workspace: str) -> Iterator[str]:
     """Yield the paths in the workspace that the words of a command may name, whether or not there is such a file."""
-    words = words_of(program)
+    words = command_words(program)
     # What a shell in the line is told to run is a line as well.
-    words += [inner for word in words if " " in word for inner in words_of(Program(word))]
+    words += [inner for word in words if " " in word for inner in command_words(CommandHook(word))]
     for word in words:
         for text in (word, word.rpartition("=")[2]):
             named = text.replace("${CLAUDE_PROJECT_DIR}", workspace).replace("$CLAUDE_PROJECT_DIR", workspace)
-            path = path_in(workspace, named)
+            path = workspace_path(workspace, named)
             if path is not None:
                 yield path
 
 
 def _settings_in(path: Path) -> dict[str, JsonValue] | None:
-    found = look(path, _BIGGEST)
+    found = read_regular_file(path, _BIGGEST)
     if found is None:
         return None
     try:
@@ -157,37 +168,37 @@ def _settings_in(path: Path) -> dict[str, JsonValue] | None:
     return cast("dict[str, JsonValue]", told)
 
 
-def _looked_at(workspace: str, settings: Settings) -> tuple[dict[str, Looked], dict[str, tuple[str, ...]]]:
+def _looked_at(workspace: str, settings: HookSettings) -> tuple[dict[str, ScriptFile], dict[str, tuple[str, ...]]]:
     """Return every file of the workspace that a command names, and what the programs that it starts need beside themselves.
 
     What those find in other ways, or start in turn, is not covered: trusting a workspace's hooks is trusting its programs.
     """
-    programs = [hook.action for hook in settings.hooks if isinstance(hook.action, Program)]
-    looked: dict[str, Looked] = {}
-    for path in sorted({path for program in programs for path in named_by(program, workspace)}):
-        found = look_at(path, workspace)
+    programs = [hook.action for hook in settings.hooks if isinstance(hook.action, CommandHook)]
+    looked: dict[str, ScriptFile] = {}
+    for path in sorted({path for program in programs for path in named_paths(program, workspace)}):
+        found = read_workspace_file(path, workspace)
         if found is not None:
             looked[path] = found
-    words = [word.value or "" for program in programs for word in started(program, workspace) or ()]
-    run = [path for word in words if (path := path_in(workspace, word)) is not None and path in looked]
+    words = [word.value or "" for program in programs for word in started_words(program, workspace) or ()]
+    run = [path for word in words if (path := workspace_path(workspace, word)) is not None and path in looked]
     return looked, {path: _look_beside(path, workspace, looked) for path in dict.fromkeys(run)}
 
 
-def _look_beside(program: str, workspace: str, looked: dict[str, Looked]) -> tuple[str, ...]:
+def _look_beside(program: str, workspace: str, looked: dict[str, ScriptFile]) -> tuple[str, ...]:
     """Look at what a program needs beside itself, and at what that needs; return all of it.
 
     A program in `.claude` runs where it lies. What it finds outside of that is the project itself, as it is now.
     """
     needed, left = list[str](), [program]
     within = f"{workspace}/{KEPT}" if is_beneath(program, f"{workspace}/{KEPT}") else workspace
-    origin = os.path.dirname(place_of(looked[program], program))
+    origin = os.path.dirname(search_directory(looked[program], program))
     while left:
         path = left.pop()
         directories = (origin,) if path == program else (os.path.dirname(path), origin)
         for candidate in _wanted(path, looked[path], dict.fromkeys(directories), workspace):
             if candidate == program or candidate in needed or not is_beneath(candidate, within):
                 continue
-            found = looked.get(candidate) or look_at(candidate, workspace)
+            found = looked.get(candidate) or read_workspace_file(candidate, workspace)
             if found is None:
                 continue
             if len(needed) >= _MOST_BESIDE:
@@ -201,21 +212,21 @@ def _look_beside(program: str, workspace: str, looked: dict[str, Looked]) -> tup
     return tuple(sorted(needed))
 
 
-def _wanted(path: str, looked: Looked, directories: Iterable[str], workspace: str) -> Iterator[str]:
-    language = language_of(path, looked.content)
+def _wanted(path: str, looked: ScriptFile, directories: Iterable[str], workspace: str) -> Iterator[str]:
+    language = script_language(path, looked.content)
     if language is not None:
-        needs = needs_of(language, looked.content)
+        needs = script_needs(language, looked.content)
         for directory in directories:
-            yield from files_beside(needs, language, directory, workspace)
-    interpreter = path_in(workspace, interpreter_of(looked) or "")
+            yield from needed_files(needs, language, directory, workspace)
+    interpreter = workspace_path(workspace, script_interpreter(looked) or "")
     for program in filter(None, (path, interpreter)):
         if program == interpreter or os.path.basename(program).startswith("python"):
-            yield from (program, configuration(program))
+            yield from (program, environment_config(program))
     if is_activation(path):
-        yield from (configuration(path), *(os.path.join(os.path.dirname(path), name) for name in ("python", "python3")))
+        yield from (environment_config(path), *(os.path.join(os.path.dirname(path), name) for name in ("python", "python3")))
 
 
-def words_of(program: Program) -> list[str]:
+def command_words(program: CommandHook) -> list[str]:
     """Return the words of a command, as far as they can be told without being a shell."""
     if program.arguments is not None:
         return [program.line, *program.arguments]

@@ -10,8 +10,8 @@ from typing import Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from curtainwall.facts import quoted, read_json
-from curtainwall.model import HookReply, HookSays, canonical_json, misfit
-from curtainwall.tools.hooks.process import Ran
+from curtainwall.model import HookReply, HookSays, canonical_json, explain_invalid
+from curtainwall.tools.hooks.process import HookRun
 
 LONGEST: Final = 10_000
 _CONTEXT_IS_PLAIN: Final = frozenset({"UserPromptSubmit", "SessionStart"})
@@ -24,7 +24,7 @@ _MOST_STARTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class HookAnswer:
     """What one hook says. `failure` says what went wrong with it, `refusal` why the event must not go its way."""
 
     failure: str = ""
@@ -64,37 +64,37 @@ _ANSWERS: Final = frozenset(_Output.model_fields) - {"goes_on"} | {"continue"}
 _HARMLESS: Final = frozenset({"terminalSequence"})
 
 
-def read_reply(event: str, ran: Ran) -> Said:
+def read_reply(event: str, ran: HookRun) -> HookAnswer:
     """Return what a hook says by how it ended and what it printed."""
     if ran.failure:
-        return Said(failure=ran.failure)
+        return HookAnswer(failure=ran.failure)
     complaint = cut(ran.err.decode(errors="replace").strip())
     if ran.code == _BLOCKS:
-        return Said(effect="deny", refusal=_reason_in(event, ran.out) or complaint or "it gave no reason")
+        return HookAnswer(effect="deny", refusal=_reason_in(event, ran.out) or complaint or "it gave no reason")
     if ran.code:
-        return Said(failure=f"it ended with exit code {ran.code}{f': {complaint}' if complaint else ''}")
+        return HookAnswer(failure=f"it ended with exit code {ran.code}{f': {complaint}' if complaint else ''}")
     try:
         text = ran.out.decode().strip()
     except UnicodeDecodeError:
-        return Said(failure="it printed something that is no UTF-8 text")
+        return HookAnswer(failure="it printed something that is no UTF-8 text")
     if not text.startswith("{"):
         return _read_plain(event, text)
     try:
-        return _said(event, _parsed(event, text))
+        return _answer(event, _parsed(event, text))
     except (ValueError, RecursionError) as fault:
-        return Said(failure=f"its JSON cannot be used: {_plain(fault)}; {_WHAT_TO_PRINT}")
+        return HookAnswer(failure=f"its JSON cannot be used: {_plain(fault)}; {_WHAT_TO_PRINT}")
 
 
-def _read_plain(event: str, text: str) -> Said:
+def _read_plain(event: str, text: str) -> HookAnswer:
     """Return what output says that does not begin with an answer.
 
     INVARIANT: a guard that has said something which cannot be understood has not said yes, and no answer is passed over in silence.
     """
     if text and event == _GUARD:
-        return Said(failure=f"its output is not a JSON object; {_WHAT_TO_PRINT}")
+        return HookAnswer(failure=f"its output is not a JSON object; {_WHAT_TO_PRINT}")
     if _holds_answer(text):
-        return Said(failure=f"it printed an answer among other text, so the answer does not count; {_WHAT_TO_PRINT}")
-    return Said(context=cut(text) if event in _CONTEXT_IS_PLAIN else "")
+        return HookAnswer(failure=f"it printed an answer among other text, so the answer does not count; {_WHAT_TO_PRINT}")
+    return HookAnswer(context=cut(text) if event in _CONTEXT_IS_PLAIN else "")
 
 
 def _holds_answer(text: str) -> bool:
@@ -113,7 +113,7 @@ def _holds_answer(text: str) -> bool:
     return False
 
 
-def merge(event: str, said: Sequence[tuple[str, Said]]) -> HookReply:
+def merge(event: str, said: Sequence[tuple[str, HookAnswer]]) -> HookReply:
     """Return the one reply of several hooks, given in the order in which they are configured: the strictest wins."""
     reply = HookReply(
         context="\n".join(each.context for _, each in said if each.context),
@@ -142,7 +142,7 @@ def cut(text: str) -> str:
     return sound if len(sound) <= LONGEST else f"{sound[:LONGEST]} …[{len(sound) - LONGEST} characters cut]"
 
 
-def _merge_before_call(reply: HookReply, said: Sequence[tuple[str, Said]]) -> HookReply:
+def _merge_before_call(reply: HookReply, said: Sequence[tuple[str, HookAnswer]]) -> HookReply:
     for name, each in said:
         # INVARIANT: a hook that failed has not said yes.
         if each.failure or each.effect == "deny":
@@ -156,7 +156,7 @@ def _merge_before_call(reply: HookReply, said: Sequence[tuple[str, Said]]) -> Ho
     return _with_arguments(reply, said)
 
 
-def _with_arguments(reply: HookReply, said: Sequence[tuple[str, Said]]) -> HookReply:
+def _with_arguments(reply: HookReply, said: Sequence[tuple[str, HookAnswer]]) -> HookReply:
     rewritten = {canonical_json(each.arguments): each.arguments for _, each in said if each.arguments is not None}
     if len(rewritten) > 1:
         names = ", ".join(f"`{name}`" for name, each in said if each.arguments is not None)
@@ -165,7 +165,7 @@ def _with_arguments(reply: HookReply, said: Sequence[tuple[str, Said]]) -> HookR
     return reply.model_copy(update={"arguments": next(iter(rewritten.values()), None)})
 
 
-def _said(event: str, output: _Output) -> Said:
+def _answer(event: str, output: _Output) -> HookAnswer:
     specific = output.hookSpecificOutput or _Specific()
     if specific.hookEventName not in {None, event}:
         raise ValueError(f"it answers `{specific.hookEventName}` and was told of `{event}`")
@@ -179,7 +179,7 @@ def _said(event: str, output: _Output) -> Said:
     reason = specific.permissionDecisionReason or output.reason or stopped or ""
     if specific.updatedInput is not None:
         canonical_json(specific.updatedInput)  # a number beyond all numbers has no spelling and is refused here
-    return Said(
+    return HookAnswer(
         effect=effect,
         refusal=None if effect is None else cut(reason) or "it gave no reason",
         arguments=specific.updatedInput if is_before else None,
@@ -193,7 +193,7 @@ def _reason_in(event: str, out: bytes) -> str:
     """Return the reason that a hook which blocks by its exit code gives in JSON, where it does."""
     try:
         text = out.decode().strip()
-        return (_said(event, _parsed(event, text)).refusal or "") if text.startswith("{") else ""
+        return (_answer(event, _parsed(event, text)).refusal or "") if text.startswith("{") else ""
     except (ValueError, RecursionError):
         return ""
 
@@ -220,7 +220,7 @@ def _plain(fault: Exception) -> str:
     if isinstance(fault, RecursionError):
         return "it is nested too deeply"
     if isinstance(fault, ValidationError):
-        place, words = misfit(fault)
+        place, words = explain_invalid(fault)
         key = ".".join("continue" if part == "goes_on" else str(part) for part in place)
         return f"{f'`{key}`' if key else 'it'} {words}"
     return str(fault)

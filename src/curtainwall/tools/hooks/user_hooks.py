@@ -30,20 +30,18 @@ from curtainwall.model import (
     ToolResult,
     UserPromptSubmit,
 )
-from curtainwall.tools.hooks.alone import explained, with_what_is_missing
 from curtainwall.tools.hooks.copies import Copies
-from curtainwall.tools.hooks.http import post_event
-from curtainwall.tools.hooks.matchers import CLAUDE_NAMES, names_of
-from curtainwall.tools.hooks.pins import Pins, Trust, workspace_hooks
-from curtainwall.tools.hooks.process import Ran, environment_of, run_program
-from curtainwall.tools.hooks.replies import Said, may_refuse, merge, read_reply
-from curtainwall.tools.hooks.settings import Hook, Program, Settings
+from curtainwall.tools.hooks.pins import HookTrust, Pins, workspace_hooks
+from curtainwall.tools.hooks.problems import explain_failure, explaining_hook
+from curtainwall.tools.hooks.process import HookRun, hook_environment, post_event, run_program
+from curtainwall.tools.hooks.replies import HookAnswer, may_refuse, merge, read_reply
+from curtainwall.tools.hooks.settings import CLAUDE_NAMES, CommandHook, Hook, HookSettings, tool_names
 
 _AT_ONCE: Final = 32
 _NOTHING: Final = HookReply()
 _MODES: Final = {Mode.DEFAULT: "default", Mode.PLAN: "plan", Mode.ACCEPT_EDITS: "acceptEdits", Mode.BYPASS: "bypassPermissions"}
 
-Note = Callable[[SessionId, Mapping[str, JsonValue]], Awaitable[object]]
+NoteSink = Callable[[SessionId, Mapping[str, JsonValue]], Awaitable[object]]
 """Keeps a note about a hook with its session."""
 
 
@@ -52,7 +50,7 @@ async def no_notes(_session: SessionId, _told: Mapping[str, JsonValue]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class HookSurroundings:
     """What hooks run in: the user's environment, the variables of it that stay with us, and everything that is secret."""
 
     masker: Masker
@@ -63,7 +61,7 @@ class Surroundings:
 class UserHooks:
     """The hooks of the user's configuration, and those of a workspace for as long as they are what the user trusted."""
 
-    def __init__(self, configured: Settings, around: Surroundings, pins: Pins | None = None, note: Note = no_notes) -> None:
+    def __init__(self, configured: HookSettings, around: HookSurroundings, pins: Pins | None = None, note: NoteSink = no_notes) -> None:
         self._configured = configured
         self._around = around
         self._pins = pins
@@ -77,7 +75,7 @@ class UserHooks:
             return _NOTHING
         given = dict(subject.canonical)
         told = {"tool_input": given}
-        reply = await self._fire("PreToolUse", names_of(subject.tool), told, place)
+        reply = await self._fire("PreToolUse", tool_names(subject.tool), told, place)
         if reply.arguments is None:
             return reply
         # What we only showed (a remote's URLs, a path under Claude's name for it) is no argument; left as it was, it is taken back.
@@ -91,7 +89,7 @@ class UserHooks:
         try:
             if not self.listens("PostToolUse", place):
                 return _NOTHING
-            return await self._fire("PostToolUse", names_of(subject.tool), told, place)
+            return await self._fire("PostToolUse", tool_names(subject.tool), told, place)
         except Exception as fault:  # noqa: BLE001 - the call has run, and nothing here may say otherwise
             await self._keep(place, "PostToolUse", "", {"failure": type(fault).__name__})
             return _NOTHING
@@ -114,7 +112,12 @@ class UserHooks:
             return await self._run(event, names, told, place, await self._hooks_of(event, place))
 
     async def _run(
-        self, event: str, names: Sequence[str], told: Mapping[str, JsonValue], place: Place, found: tuple[tuple[Hook, ...], Said | None]
+        self,
+        event: str,
+        names: Sequence[str],
+        told: Mapping[str, JsonValue],
+        place: Place,
+        found: tuple[tuple[Hook, ...], HookAnswer | None],
     ) -> HookReply:
         configured, complaint = found
         if not configured and complaint is None:
@@ -129,16 +132,16 @@ class UserHooks:
             await self._remember(event, name, each, place)
         return merge(event, said)
 
-    async def _hooks_of(self, event: str, place: Place) -> tuple[tuple[Hook, ...], Said | None]:
+    async def _hooks_of(self, event: str, place: Place) -> tuple[tuple[Hook, ...], HookAnswer | None]:
         """Return the hooks of an event; where trusted ones are gone or altered, a guard may be missing, and a human is asked instead."""
         own = self._configured.of(event)
         pins = None if self._pins is None else self._pins.all()
         if pins is None or place.workspace.path not in pins:
             return own, None
-        hooks, said = await asyncio.to_thread(self._as_looked_at, event, place, pins)
+        hooks, said = await asyncio.to_thread(self._pinned_hooks, event, place, pins)
         return (*own, *hooks), said if said is None or said.failure or event == "PreToolUse" else None
 
-    def _as_looked_at(self, event: str, place: Place, pins: Mapping[str, str]) -> tuple[tuple[Hook, ...], Said | None]:
+    def _pinned_hooks(self, event: str, place: Place, pins: Mapping[str, str]) -> tuple[tuple[Hook, ...], HookAnswer | None]:
         """Return a workspace's hooks of an event as they may run, or what is to be said instead.
 
         INVARIANT: what runs is what was looked at. A program that could be exchanged in between is copied out of the look itself.
@@ -147,35 +150,35 @@ class UserHooks:
         changed = f"the hooks of `{workspace}` are not those that were trusted and do not run; see `curtainwall hooks list`"
         try:
             found = workspace_hooks(workspace, pins)
-            if found.trust is not Trust.PINNED or self._copies is None:
-                return (), Said(effect="ask", refusal=changed)
+            if found.trust is not HookTrust.PINNED or self._copies is None:
+                return (), HookAnswer(effect="ask", refusal=changed)
             is_free = place.workspace.own or place.mode is Mode.BYPASS
             hooks = self._copies.hooks(found, event, is_free=is_free)
-            return tuple(with_what_is_missing(hook, found, is_free=is_free) for hook in hooks), None
+            return tuple(explaining_hook(hook, found, is_free=is_free) for hook in hooks), None
         except Broken:
-            return (), Said(effect="ask", refusal=changed)
+            return (), HookAnswer(effect="ask", refusal=changed)
         except OSError as fault:
-            return (), Said(failure=f"the programs of its hooks could not be copied: {(fault.strerror or '').lower()}")
+            return (), HookAnswer(failure=f"the programs of its hooks could not be copied: {(fault.strerror or '').lower()}")
 
-    async def _ask(self, event: str, meant: Sequence[tuple[Hook, str]], told: Mapping[str, JsonValue], place: Place) -> list[Said]:
+    async def _ask(self, event: str, meant: Sequence[tuple[Hook, str]], told: Mapping[str, JsonValue], place: Place) -> list[HookAnswer]:
         if not meant:
             return []
-        environ = environment_of(self._around.environ, self._around.masker, place, self._around.withheld)
+        environ = hook_environment(self._around.environ, self._around.masker, place, self._around.withheld)
         return await asyncio.gather(*(self._one(hook, _payload(event, name, told, place), environ) for hook, name in meant))
 
-    async def _one(self, hook: Hook, told: bytes, environ: Mapping[str, str]) -> Said:
+    async def _one(self, hook: Hook, told: bytes, environ: Mapping[str, str]) -> HookAnswer:
         async with self._slots:
             try:
-                if isinstance(hook.action, Program):
+                if isinstance(hook.action, CommandHook):
                     ran = await run_program(hook.runs or hook.action, told, environ, hook.directory, hook.seconds)
                 else:
                     ran = await post_event(hook.action, told, environ, hook.seconds)
             except Exception as fault:  # noqa: BLE001 - whatever goes wrong around a hook, it has not said yes
-                ran = Ran(failure=f"it could not be run ({type(fault).__name__})")
+                ran = HookRun(failure=f"it could not be run ({type(fault).__name__})")
         said = await asyncio.to_thread(read_reply, hook.event, ran)
-        return _masked(explained(said, hook, ran), self._around.masker)
+        return _masked(explain_failure(said, hook, ran), self._around.masker)
 
-    async def _remember(self, event: str, name: str, said: Said, place: Place) -> None:
+    async def _remember(self, event: str, name: str, said: HookAnswer, place: Place) -> None:
         """Note what would otherwise be nowhere: a denial or an ask stands in the log by itself."""
         told: dict[str, JsonValue] = {key: text for key in ("context", "warning") if (text := getattr(said, key))}
         if said.failure and event != "PreToolUse":
@@ -235,7 +238,7 @@ def _matched(event: HookEvent) -> str:
             assert_never(event)
 
 
-def _masked(said: Said, masker: Masker) -> Said:
+def _masked(said: HookAnswer, masker: Masker) -> HookAnswer:
     """Return the same without secrets; arguments are masked with the subject that they become."""
 
     def clean(text: str) -> str:

@@ -1,7 +1,7 @@
 """MCP in: one session's tools behind a Unix socket, for any MCP client of either era. What a call may do is the gate's to say."""
 
-from curtainwall.tools.mcp_in.bounds import Bounds
-from curtainwall.tools.mcp_in.door import Door
-from curtainwall.tools.mcp_in.names import Names
+from curtainwall.tools.mcp_in.bounds import McpBounds
+from curtainwall.tools.mcp_in.handshake import ToolNames
+from curtainwall.tools.mcp_in.server import McpServer
 
-__all__ = ["Bounds", "Door", "Names"]
+__all__ = ["McpBounds", "McpServer", "ToolNames"]

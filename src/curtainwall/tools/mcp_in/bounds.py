@@ -10,7 +10,7 @@ _REST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class McpBounds:
     """The limits of one socket; the defaults suit an agent that may be hostile."""
 
     line: int = 16 * MIB
@@ -36,10 +36,10 @@ class Bounds:
     """Seconds between two notes about a call that waits."""
 
 
-class Load:
+class SocketLoad:
     """What the connections of one socket cost right now."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: McpBounds) -> None:
         self.bounds = bounds
         self._held = 0
         self._rests_until = 0.0

@@ -1,41 +1,138 @@
-"""The calls of one connection: a bounded number at the gate, a bounded number waiting, and each answered once."""
+"""The calls of one connection: bounded at the gate and in the queue, each answered once, and refusals as results that name the rule."""
 
 import asyncio
+import json
 import logging
+import re
 from collections import deque
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types.version import is_version_at_least
 from pydantic import JsonValue, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
-from curtainwall.model import CallId, CallRequest, Clock, CurtainwallError, Gate, Presence, SessionId, TurnId, ordered_id
-from curtainwall.tools.mcp_in.bounds import Load
-from curtainwall.tools.mcp_in.frames import Fault, Params, Request, RequestId, complaint, is_id, reply
-from curtainwall.tools.mcp_in.greetings import Greetings
-from curtainwall.tools.mcp_in.notes import Notes, Teller, Watched
-from curtainwall.tools.mcp_in.results import failure_of, result_of
-from curtainwall.tools.progress import hearing
+from curtainwall.model import (
+    Answer,
+    CallId,
+    CallRequest,
+    Clock,
+    Closed,
+    CurtainwallError,
+    Gate,
+    NotReady,
+    Presence,
+    SessionId,
+    TryLater,
+    TurnId,
+    Verdict,
+    ordered_id,
+)
+from curtainwall.tools.mcp_in.bounds import SocketLoad
+from curtainwall.tools.mcp_in.frames import FrameFault, McpRequest, Params, RequestId, error_line, is_id, reply_line
+from curtainwall.tools.mcp_in.handshake import ServerDescription, stamped
+from curtainwall.tools.mcp_in.progress import ProgressNotes, ProgressReporter, WatchedCall
+from curtainwall.tools.runners import progress_to
+
+_STRUCTURED_SINCE = "2025-06-18"
+_HINTS = {
+    "unknown-tool": "call one of the tools in the list",
+    "invalid-arguments": "correct the arguments as the tool's schema says",
+    "no-rule": "work inside the workspace, or with what the human has listed",
+    "protected-path": "no rule and no human can allow this path; use another one",
+    "denied-by-human": "do not ask for the same again; say what you need and why, or find another way",
+    "approval-expired": "ask again if it is still needed",
+    "call-dropped": "call again if it is still needed",
+    "call-budget": "this session has made as many calls as it may; a human can raise the limit",
+    "repeated-call": "change the call, or wait a minute",
+    "ask-storm": "wait a minute, then ask for what matters most",
+    "masked-arguments": "leave the masked text where it is and edit the lines around it",
+    "known-credential": "leave the value out; where a tool takes a credential, give it the credential's name",
+}
+_OTHERWISE = "the same call will be refused again: use what the rule leaves open (the workspace is free), or tell the human what you need"
+_APPROVAL = re.compile(r"\s*\(?approval\s+`?[0-9a-z]{6}`?\)?", re.IGNORECASE)
+
+
+def result_of(answer: Answer, version: str) -> bytes:
+    """Return the encoded result of a call that came back from the gate."""
+    # What hooks want the agent to know stands beside the result, never in it.
+    stop = None if answer.stopped is None else f"You must not go on: {answer.stopped}"
+    besides = tuple(text for text in (answer.context, stop) if text)
+    if answer.result is not None:
+        return _encoded(answer.result.value, version, *besides, is_error=not answer.result.ok)
+    if answer.waiting:
+        words = "A human is asked and has not answered yet. Call again later with the same arguments to learn the answer."
+        return _encoded(words, version, is_error=True)
+    return _encoded(refusal(answer.verdict), version, *besides, is_error=True)
+
+
+def failure_of(error: CurtainwallError, version: str) -> bytes:
+    """Return the encoded result of a call that the gate could not take."""
+    match error:
+        case Closed():
+            words = "this session has ended; no call runs any more"
+        case NotReady():
+            words = "the session is not ready yet; try again in a moment"
+        case TryLater():
+            words = "nothing was done because of something that passes; try again in a moment"
+        case _:
+            words = "the call could not be made, and nothing says that it ran"
+    return _encoded(words, version, is_error=True)
+
+
+def refusal(verdict: Verdict) -> str:
+    """Return a refusal in words: which rules decided, why, and what would be allowed instead."""
+    rules = ", ".join(f"`{rule}`" for rule in verdict.because) or "`no-rule`"
+    hint = next((_HINTS[rule] for rule in verdict.because if rule in _HINTS), _OTHERWISE)
+    # INVARIANT: an agent never learns an approval's id, wherever the reason came from.
+    reason = _APPROVAL.sub("", verdict.reason).strip()
+    return f"Refused by {rules}{f': {reason}' if reason else ''}. Instead: {hint}."
+
+
+def _encoded(value: JsonValue, version: str, *besides: str, is_error: bool) -> bytes:
+    try:
+        return to_json(_result(value, version, *besides, is_error=is_error), inf_nan_mode="null")
+    except PydanticSerializationError:
+        # A file name that is no UTF-8 reaches us as half characters, which no client could read.
+        return to_json(_result(_readable(value), version, *besides, is_error=is_error), inf_nan_mode="null")
+
+
+def _result(value: JsonValue, version: str, *besides: str, is_error: bool) -> dict[str, Any]:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    result: dict[str, Any] = {"content": [{"type": "text", "text": each} for each in (text, *besides)], "isError": is_error}
+    if isinstance(value, dict) and is_version_at_least(version, _STRUCTURED_SINCE):
+        result["structuredContent"] = value
+    return stamped(version, result)
+
+
+def _readable(value: JsonValue) -> JsonValue:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {cast("str", _readable(key)): _readable(part) for key, part in value.items()}
+    return [_readable(part) for part in value] if isinstance(value, list) else value
+
 
 _log = logging.getLogger(__name__)
 
 
-class Room(Protocol):
+class CallParts(Protocol):
     """What a connection needs of the door that it came through."""
 
     session: SessionId
     turn: TurnId | None
     gate: Gate
     clock: Clock
-    greetings: Greetings
-    notes: Notes
-    load: Load
+    greetings: ServerDescription
+    notes: ProgressNotes
+    load: SocketLoad
     tasks: set[asyncio.Task[None]]
 
 
-class Peer(Protocol):
+class CallClient(Protocol):
     """Whoever made the calls."""
 
     def send(self, line: bytes) -> None:
@@ -55,15 +152,15 @@ class _Call:
     size: int
     unclear: str = ""
     task: asyncio.Task[None] | None = None
-    watched: Watched | None = None
+    watched: WatchedCall | None = None
     is_unwanted: bool = False
     presence: Presence = field(default_factory=Presence)
 
 
-class Calls:
+class McpCalls:
     """Calls by the ids that their client gave them."""
 
-    def __init__(self, room: Room, peer: Peer) -> None:
+    def __init__(self, room: CallParts, peer: CallClient) -> None:
         self._room = room
         self._peer = peer
         self._bounds = room.load.bounds
@@ -81,7 +178,7 @@ class Calls:
         """Tell whether no more may wait."""
         return len(self._waiting) >= self._bounds.waiting
 
-    def add(self, request: Request, version: str, size: int) -> None:
+    def add(self, request: McpRequest, version: str, size: int) -> None:
         """Take a call, whose frame's bytes count until it is over."""
         self._all[request.id] = call = _Call(request.id, version, request.params, size, request.unclear)
         self._waiting.append(call)
@@ -130,12 +227,12 @@ class Calls:
 
     async def _serve(self, call: _Call) -> None:
         try:
-            line = reply(call.id, await self._result(call))
-        except Fault as fault:
-            line = complaint(call.id, fault)
+            line = reply_line(call.id, await self._result(call))
+        except FrameFault as fault:
+            line = error_line(call.id, fault)
         except Exception:  # noqa: BLE001 - a fault of ours must not end the connection
             _log.exception("a call over MCP failed")
-            line = complaint(call.id, Fault(INTERNAL_ERROR, "internal error"))
+            line = error_line(call.id, FrameFault(INTERNAL_ERROR, "internal error"))
         if not call.is_unwanted:
             self._peer.send(line)
 
@@ -145,18 +242,18 @@ class Calls:
         try:
             watched = self._watched(call)
             request = _request(tool, call, watched.call if watched else None, room.turn)
-            with hearing(watched.teller.hear) if watched else nullcontext():
+            with progress_to(watched.teller.hear) if watched else nullcontext():
                 return result_of(await room.gate.request(room.session, request, presence=call.presence), call.version)
         except CurtainwallError as error:
             return failure_of(error, call.version)
 
-    def _watched(self, call: _Call) -> Watched | None:
+    def _watched(self, call: _Call) -> WatchedCall | None:
         """Where its client wants to hear of progress, give a call the name by which the feed will speak of it."""
         meta = call.params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         if is_id(token):
             name = CallId(ordered_id(self._room.clock.now(), self._room.clock.entropy(5)))
-            call.watched = self._room.notes.watch(name, Teller(token, self._peer.send))
+            call.watched = self._room.notes.watch(name, ProgressReporter(token, self._peer.send))
         return call.watched
 
 
@@ -165,4 +262,4 @@ def _request(tool: str, call: _Call, name: CallId | None, turn: TurnId | None) -
     try:
         return CallRequest(tool=tool, arguments={} if arguments is None else arguments, call=name, turn=turn, unclear=call.unclear)
     except ValidationError:
-        raise Fault(INVALID_PARAMS, "the arguments cannot be read") from None
+        raise FrameFault(INVALID_PARAMS, "the arguments cannot be read") from None

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from curtainwall.facts import quoted, read_frame
-from curtainwall.tools.mcp_in.bounds import Bounds
+from curtainwall.tools.mcp_in.bounds import McpBounds
 
 RequestId = int | str
 Params = Mapping[str, JsonValue]
@@ -26,7 +26,7 @@ _CALL: Final = "tools/call"
 _ARGUMENTS: Final = ("params", "arguments")
 
 
-class Fault(Exception):
+class FrameFault(Exception):
     """A frame that cannot be followed, as its sender is told; `fatal` ones end the connection."""
 
     def __init__(self, code: int, message: str, *, data: JsonValue = None, fatal: bool = False) -> None:
@@ -37,7 +37,7 @@ class Fault(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class McpRequest:
     """Something that wants a reply; `unclear` says why the arguments of a call have no single reading."""
 
     id: RequestId
@@ -47,14 +47,14 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Notification:
+class McpNotification:
     """Something that wants none."""
 
     method: str
     params: Params
 
 
-class Lines:
+class LineBuffer:
     """The bytes of one connection, cut at newlines."""
 
     def __init__(self, longest: int) -> None:
@@ -75,13 +75,13 @@ class Lines:
         self._bytes += data
 
     def next(self) -> bytes | None:
-        """Return the next line without its end, or None where it is not whole yet; raise a fatal `Fault` for one that is too long."""
+        """Return the next line without its end, or None where it is not whole yet; raise a fatal `FrameFault` for one that is too long."""
         end = self._bytes.find(b"\n", self._searched)
         if end < 0 and len(self._bytes) <= self._longest:
             self._searched = len(self._bytes)
             return None
         if end < 0 or end > self._longest:
-            raise Fault(PARSE_ERROR, f"a line is longer than {self._longest} bytes; send it in pieces", fatal=True)
+            raise FrameFault(PARSE_ERROR, f"a line is longer than {self._longest} bytes; send it in pieces", fatal=True)
         line = bytes(self._bytes[:end])
         del self._bytes[: end + 1]
         self._searched = 0
@@ -95,7 +95,7 @@ class Lines:
         return size
 
 
-def parts_of(line: bytes) -> int:
+def count_values(line: bytes) -> int:
     """Return how many values a line has at most: a list of ten million empty lists is a small line and a big parse."""
     rough = line.count(b",") + line.count(b"[") + line.count(b"{")
     if rough <= _FEW_PARTS:
@@ -104,43 +104,43 @@ def parts_of(line: bytes) -> int:
     return bare.count(b",") + bare.count(b"[") + bare.count(b"{")
 
 
-def parse(line: bytes, bounds: Bounds) -> Request | Notification | None:
-    """Return the frame of one line, None for a reply (we never ask anything); raise `Fault`."""
-    parts = parts_of(line)
+def parse_frame(line: bytes, bounds: McpBounds) -> McpRequest | McpNotification | None:
+    """Return the frame of one line, None for a reply (we never ask anything); raise `FrameFault`."""
+    parts = count_values(line)
     if parts > bounds.parts:
-        raise Fault(PARSE_ERROR, f"a line has {parts} values, more than {bounds.parts}; send it in pieces", fatal=True)
+        raise FrameFault(PARSE_ERROR, f"a line has {parts} values, more than {bounds.parts}; send it in pieces", fatal=True)
     try:
         told, repeated = read_frame(line)
     except ValueError as fault:
-        raise Fault(PARSE_ERROR, f"no JSON: {str(fault)[:120]}") from None
+        raise FrameFault(PARSE_ERROR, f"no JSON: {str(fault)[:120]}") from None
     if isinstance(told, list):
-        raise Fault(INVALID_REQUEST, "batches are not part of this protocol; send one message a line")
+        raise FrameFault(INVALID_REQUEST, "batches are not part of this protocol; send one message a line")
     if not isinstance(told, dict):
-        raise Fault(INVALID_REQUEST, "a message must be an object")
+        raise FrameFault(INVALID_REQUEST, "a message must be an object")
     unclear = _unclear(repeated, told.get("method"))
     if told.get("jsonrpc") != "2.0":
-        raise Fault(INVALID_REQUEST, '`jsonrpc` must be "2.0"')
+        raise FrameFault(INVALID_REQUEST, '`jsonrpc` must be "2.0"')
     method = told.get("method")
     if "method" not in told and ("result" in told or "error" in told):
         return None
     if type(method) is not str:
-        raise Fault(INVALID_REQUEST, "`method` must be a string")
+        raise FrameFault(INVALID_REQUEST, "`method` must be a string")
     params = told.get("params")
     if "id" not in told:
-        return Notification(method, params if type(params) is dict else _EMPTY)
+        return McpNotification(method, params if type(params) is dict else _EMPTY)
     id_ = _id(told["id"])
     if params is not None and type(params) is not dict:
-        raise Fault(INVALID_REQUEST, "`params` must be an object")
-    return Request(id_, method, params or _EMPTY, unclear)
+        raise FrameFault(INVALID_REQUEST, "`params` must be an object")
+    return McpRequest(id_, method, params or _EMPTY, unclear)
 
 
 def _unclear(repeated: Iterable[tuple[str | int, ...]], method: JsonValue) -> str:
-    """Return why the arguments of a call have no single reading, for the gate to deny; raise `Fault` where the rest has none."""
+    """Return why the arguments of a call have no single reading, for the gate to deny; raise `FrameFault` where the rest has none."""
     words = ""
     for path in repeated:
         said = f"the key {quoted(path[-1])} is given twice"
         if method != _CALL or path[:2] != _ARGUMENTS:
-            raise Fault(INVALID_REQUEST, f"{said}, so this message can be read in two ways")
+            raise FrameFault(INVALID_REQUEST, f"{said}, so this message can be read in two ways")
         words = words or f"{said} in the arguments, so they can be read in two ways"
     return words
 
@@ -154,16 +154,16 @@ def is_id(value: object) -> bool:
 
 def _id(value: JsonValue) -> RequestId:
     if not is_id(value):
-        raise Fault(INVALID_REQUEST, f"`id` must be a string of at most {_LONGEST_ID} letters or a whole number of 64 bits")
+        raise FrameFault(INVALID_REQUEST, f"`id` must be a string of at most {_LONGEST_ID} letters or a whole number of 64 bits")
     return cast("RequestId", value)
 
 
-def reply(id_: RequestId, result: bytes) -> bytes:
+def reply_line(id_: RequestId, result: bytes) -> bytes:
     """Return the line that answers a request with an encoded result."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (to_json(id_), result)
 
 
-def complaint(id_: RequestId | None, fault: Fault) -> bytes:
+def error_line(id_: RequestId | None, fault: FrameFault) -> bytes:
     """Return the line that says what was wrong; without an id it is about a frame that has none we could use."""
     error: dict[str, JsonValue] = {"code": fault.code, "message": str(fault)}
     if fault.data is not None:
@@ -171,6 +171,6 @@ def complaint(id_: RequestId | None, fault: Fault) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (to_json(id_), to_json(error))
 
 
-def note(method: str, params: Params) -> bytes:
+def notification_line(method: str, params: Params) -> bytes:
     """Return the line of a notification."""
     return to_json({"jsonrpc": "2.0", "method": method, "params": params}) + b"\n"

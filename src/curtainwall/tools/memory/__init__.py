@@ -5,25 +5,23 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.tools.memory.entries import Damaged, Note, read_notes, written
-    from curtainwall.tools.memory.notebook import Match, Notebook
-    from curtainwall.tools.memory.pages import MOST_BYTES, Page
-    from curtainwall.tools.memory.removal import Forgetting, Forgotten
-    from curtainwall.tools.memory.runners import memory_closers, memory_runners
+    from curtainwall.tools.memory.notebook import MOST_BYTES, ForgottenNote, MemoryPage, Notebook, NoteMatch, NoteRemoval
+    from curtainwall.tools.memory.notes import DamagedNote, Note, read_notes, render_note
+    from curtainwall.tools.memory.runners import memory_refiners, memory_runners
 else:
     __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "MOST_BYTES",
-    "Damaged",
-    "Forgetting",
-    "Forgotten",
-    "Match",
+    "DamagedNote",
+    "ForgottenNote",
+    "MemoryPage",
     "Note",
+    "NoteMatch",
+    "NoteRemoval",
     "Notebook",
-    "Page",
-    "memory_closers",
+    "memory_refiners",
     "memory_runners",
     "read_notes",
-    "written",
+    "render_note",
 ]

@@ -20,10 +20,9 @@ from curtainwall.model import (
     ToolEffect,
     ToolResult,
 )
-from curtainwall.tools.closers import Closer, also, meaning_more
-from curtainwall.tools.memory.entries import Note
-from curtainwall.tools.memory.notebook import Match, Notebook
-from curtainwall.tools.runners import Runner
+from curtainwall.tools.memory.notebook import Notebook, NoteMatch
+from curtainwall.tools.memory.notes import Note
+from curtainwall.tools.runners import Refiner, Runner, extra_resource, refined
 
 RECALL: Final = "session.recall"
 _MOST_FOUND: Final = 10
@@ -35,12 +34,12 @@ Taint = Callable[[SessionId, Sequence[LabelSource]], Awaitable[None]]
 """Records that a session has touched something, durably."""
 
 
-def memory_closers(notebook: Notebook, masker: Masker) -> Mapping[str, Closer]:
+def memory_refiners(notebook: Notebook, masker: Masker) -> Mapping[str, Refiner]:
     """Return what finds out whose memory a note goes into."""
 
     def remember(prepared: Prepared, place: Place) -> Prepared:
-        for_all = (also(REMEMBER_FOR_ALL, ToolEffect.MODIFY),) if place.workspace.own else ()
-        return meaning_more(prepared, {"memory": str(notebook.path_for(place.workspace))}, for_all, masker)
+        for_all = (extra_resource(REMEMBER_FOR_ALL, ToolEffect.MODIFY),) if place.workspace.own else ()
+        return refined(prepared, {"memory": str(notebook.path_for(place.workspace))}, for_all, masker)
 
     return {REMEMBER: remember}
 
@@ -67,13 +66,13 @@ def memory_runners(notebook: Notebook, masker: Masker, touched: Touched, taint: 
             ]
             await taint(place.session, sources)
         skipped: list[JsonValue] = [words for page in notebook.pages(place.workspace) for words in page.skipped]
-        told: dict[str, JsonValue] = {"notes": [_told(match) for match in found]}
+        told: dict[str, JsonValue] = {"notes": [_render(match) for match in found]}
         return ToolResult(ok=True, value={**told, "skipped": skipped} if skipped else told)
 
     return {REMEMBER: remember, RECALL: recall}
 
 
-def _told(match: Match) -> JsonValue:
+def _render(match: NoteMatch) -> JsonValue:
     note = match.note
     if note.is_by_hand:
         return {"text": note.text, "by": "the user", "memory": match.page}

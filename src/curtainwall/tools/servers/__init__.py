@@ -5,42 +5,39 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.tools.servers.annotate import Proposal, propose
-    from curtainwall.tools.servers.launch import CannotStart, Machine
-    from curtainwall.tools.servers.offered import Offered, by_name, why_unusable
-    from curtainwall.tools.servers.reviews import Review, Reviews
-    from curtainwall.tools.servers.servers import Servers
-    from curtainwall.tools.servers.shelf import Shelf, Standing
+    from curtainwall.tools.servers.calls import Servers
+    from curtainwall.tools.servers.launch import CannotStart, LaunchMachine, OpenNetwork, ServerNetwork
+    from curtainwall.tools.servers.offered import OfferedTool, StatementLine, comparison, statement, tools_by_name, why_unusable
+    from curtainwall.tools.servers.proposals import Proposal, propose_roles
+    from curtainwall.tools.servers.reviews import Review, Reviews, ServerCatalogue, ToolStatus
     from curtainwall.tools.servers.spec import WORKSPACE, ServerSpec, ToolRoles, allowed_environment
-    from curtainwall.tools.servers.statements import StatementLine, comparison, statement
-    from curtainwall.tools.servers.supervisor import Grounds, Supervisor, is_running
-    from curtainwall.tools.servers.ways import Way, Ways
+    from curtainwall.tools.servers.supervisor import ServerSupervisor, SupervisorGrounds, is_running
 else:
     __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "WORKSPACE",
     "CannotStart",
-    "Grounds",
-    "Machine",
-    "Offered",
+    "LaunchMachine",
+    "OfferedTool",
+    "OpenNetwork",
     "Proposal",
     "Review",
     "Reviews",
+    "ServerCatalogue",
+    "ServerNetwork",
     "ServerSpec",
+    "ServerSupervisor",
     "Servers",
-    "Shelf",
-    "Standing",
     "StatementLine",
-    "Supervisor",
+    "SupervisorGrounds",
     "ToolRoles",
-    "Way",
-    "Ways",
+    "ToolStatus",
     "allowed_environment",
-    "by_name",
     "comparison",
     "is_running",
-    "propose",
+    "propose_roles",
     "statement",
+    "tools_by_name",
     "why_unusable",
 ]

@@ -1,12 +1,13 @@
-"""Starting a server: confined, with what it was declared to need; or, where the user trusts it, beside us, and never outliving us."""
+"""Starting a server: confined with what it was declared to need, bridged to the network, or trusted beside us; never outliving us."""
 
 import asyncio
 import os
 import shutil
+import socket
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from curtainwall.facts import is_beneath, quoted
@@ -14,9 +15,11 @@ from curtainwall.host import (
     HOME,
     MOST_FIFOS,
     Bounds,
+    Bridge,
+    BubblewrapMissing,
+    ConfinedProcess,
     Confinement,
     ConfinementFailed,
-    Missing,
     Piped,
     Shares,
     TooMany,
@@ -27,9 +30,82 @@ from curtainwall.host import (
     find_later,
     start_confined,
 )
-from curtainwall.model import CurtainwallError, Mode, Place
+from curtainwall.model import CurtainwallError, Mode, Place, SessionId
 from curtainwall.tools.servers.spec import WORKSPACE, ServerSpec
-from curtainwall.tools.servers.ways import Ways, start_bridged
+
+
+class OpenNetwork(Protocol):
+    """A way to the network that is open."""
+
+    async def close(self) -> None:
+        """Hang up on everyone; calling it twice is harmless."""
+        ...
+
+
+class ServerNetwork(Protocol):
+    """Whoever opens ways to the network for servers."""
+
+    async def open(self, spec: ServerSpec, session: SessionId, listener: socket.socket) -> OpenNetwork:
+        """Serve the sandbox's end of the bridge until the way is closed, which closes the listener as well."""
+        ...
+
+
+class BridgedProcess:
+    """A confined server and its way to the network, which end together."""
+
+    def __init__(self, process: ConfinedProcess, way: OpenNetwork) -> None:
+        self._process = process
+        self._way = way
+
+    @property
+    def stopped(self) -> str | None:
+        """Return why we ended it, where we did."""
+        return self._process.stopped
+
+    @property
+    def stdin(self) -> asyncio.StreamWriter:
+        """Return where its input goes."""
+        return self._process.stdin
+
+    @property
+    def stdout(self) -> asyncio.StreamReader:
+        """Return what it prints."""
+        return self._process.stdout
+
+    @property
+    def stderr(self) -> asyncio.StreamReader:
+        """Return what it complains about."""
+        return self._process.stderr
+
+    def kill(self, why: str | None = None) -> None:
+        """End it and everything it started at once."""
+        self._process.kill(why)
+
+    async def close(self) -> None:
+        """End it if it still runs, and its way to the network with it; calling it twice is harmless."""
+        try:
+            await self._process.close()
+        finally:
+            await self._way.close()
+
+
+async def start_bridged(
+    argv: Sequence[str], confinement: Confinement, spec: ServerSpec, session: SessionId, ways: ServerNetwork
+) -> BridgedProcess:
+    """Start a confined server with a bridge; raise `ConfinementFailed`."""
+    opened: list[OpenNetwork] = []
+
+    async def serve(listener: socket.socket) -> None:
+        opened.append(await ways.open(spec, session, listener))
+
+    try:
+        process = await start_confined(argv, replace(confinement, bridge=Bridge(serve)))
+    except BaseException:
+        for way in opened:
+            await way.close()
+        raise
+    return BridgedProcess(process, opened[0])
+
 
 BOUNDS: Final = Bounds(seconds=None, processes=128)
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
@@ -81,7 +157,7 @@ class ServerProcess(Pipes, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class LaunchMachine:
     """What starting depends on besides the server: what `~` means, what no server may see, our environment, ways to the network, and
     the parts of this machine that sessions have.
     """
@@ -89,14 +165,14 @@ class Machine:
     home: str
     never: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-    ways: Ways | None = None
+    ways: ServerNetwork | None = None
     shares: Shares | None = None
 
 
-async def launch(spec: ServerSpec, place: Place | None, machine: Machine) -> ServerProcess:
+async def launch(spec: ServerSpec, place: Place | None, machine: LaunchMachine) -> ServerProcess:
     """Start a server for a session, or for all of them; raise `CannotStart`."""
     found = find_bubblewrap()
-    if isinstance(found, Missing):
+    if isinstance(found, BubblewrapMissing):
         # A trusted one needs it too: nothing else ends all its children with us, however we end.
         raise CannotStart(f"no server can run on this machine: {found.reason}; {found.remedy}")
     argv = (_program(spec, machine), *(_filled(one, place) for one in spec.args))
@@ -117,7 +193,7 @@ async def launch(spec: ServerSpec, place: Place | None, machine: Machine) -> Ser
         raise CannotStart(f"`{spec.name}` cannot be started: {fault}") from fault
 
 
-def confinement_of(spec: ServerSpec, place: Place | None, machine: Machine) -> Confinement:
+def confinement_of(spec: ServerSpec, place: Place | None, machine: LaunchMachine) -> Confinement:
     """Return what a server's sandbox holds; in plan mode all of it is read-only, and what runs later by itself always is."""
     read, write = _paths(spec.read, place, machine), _paths(spec.write, place, machine)
     workspace = None if place is None else os.path.realpath(place.workspace.path)
@@ -161,7 +237,7 @@ def _runs_later(spec: ServerSpec, root: str) -> Sequence[str]:
         raise CannotStart(f"`{spec.name}` cannot write to {quoted(root)}: it has too many files to keep those that run later") from None
 
 
-def _paths(declared: Iterable[str], place: Place | None, machine: Machine) -> dict[str, str]:
+def _paths(declared: Iterable[str], place: Place | None, machine: LaunchMachine) -> dict[str, str]:
     """Return declared paths, each as it is written with what it really is."""
     found: dict[str, str] = {}
     for told in declared:
@@ -181,7 +257,7 @@ def _filled(text: str, place: Place | None) -> str:
     return text.replace(WORKSPACE, place.workspace.path)
 
 
-def _program(spec: ServerSpec, machine: Machine) -> str:
+def _program(spec: ServerSpec, machine: LaunchMachine) -> str:
     told = f"{machine.home}{spec.command[1:]}" if spec.command.startswith("~/") else spec.command
     ours = machine.environ.get("PATH", os.defpath)
     # Of two programs of one name, the sandbox has the system's.
@@ -223,7 +299,7 @@ class TrustedProcess(Piped):
         await self._process.wait()
 
 
-async def _start_trusted(bubblewrap: str, argv: Sequence[str], spec: ServerSpec, machine: Machine) -> TrustedProcess:
+async def _start_trusted(bubblewrap: str, argv: Sequence[str], spec: ServerSpec, machine: LaunchMachine) -> TrustedProcess:
     words = ["--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--chdir", "/", "--"]
     ordinary = {name: machine.environ[name] for name in _ORDINARY if name in machine.environ}
     try:

@@ -1,17 +1,131 @@
-"""What a server offers, taken as data: names that fit, words cut and cleaned, schemas made harmless, and a fingerprint of what it said."""
+"""The tools that a server offers, taken as data: cleaned texts, harmless schemas, a fingerprint, and lines for a human to review.
+
+What is left out of a schema is checked by the server itself; what stays is enough to know which arguments there are and of which kind.
+Statement lines are quoted as JSON quotes text; making them safe for a screen is up to the caller.
+"""
 
 import hashlib
+import json
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from difflib import SequenceMatcher
+from typing import Final, Literal, cast
 
 from pydantic import JsonValue
 
+from curtainwall.facts import quoted
 from curtainwall.model import Broken, ToolSpec, canonical_json
-from curtainwall.tools.servers.schemas import LARGEST, harmless
 from curtainwall.tools.servers.spec import ToolRoles
-from curtainwall.tools.servers.words import cleaned
+
+_KEPT = frozenset("\n\t")
+
+
+def clean_text(text: str, longest: int) -> str:
+    """Return text without control and invisible characters, cut where it is too long, with the cut stated."""
+    # Cut first: cleaning looks at every letter.
+    short = text[: longest * 2]
+    kept = "".join(letter for letter in short if letter in _KEPT or unicodedata.category(letter)[0] != "C").strip()
+    if len(kept) <= longest and len(text) == len(short):
+        return kept
+    return f"{kept[:longest].rstrip()} [… cut]"
+
+
+def encodable_text(text: str) -> str:
+    """Return text that every encoding can hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
+LARGEST: Final = 64 * 1024
+_MOST_NODES: Final = 2_000
+_DEEPEST: Final = 16
+_LONGEST_NOTE: Final = 400
+
+_ONE = frozenset({"additionalProperties", "contains", "items", "not", "propertyNames", "if", "then", "else"})
+_MANY = frozenset({"allOf", "anyOf", "oneOf"})
+_LIMITS = frozenset(
+    """
+    const enum exclusiveMaximum exclusiveMinimum maxItems maxLength maxProperties maximum minItems minLength minProperties minimum required
+    type
+    """.split()
+)
+_TEXTS = frozenset({"description", "format", "title"})
+
+
+def harmless_schema(schema: JsonValue) -> dict[str, JsonValue]:
+    """Return the schema as the catalogue can take it; raise `Broken` for one that is too big or no schema of arguments."""
+    if not isinstance(schema, dict):
+        raise Broken("its schema is no object")
+    try:
+        size = len(canonical_json(schema))
+    except (ValueError, RecursionError):
+        raise Broken("its schema is no plain JSON") from None
+    if size > LARGEST:
+        raise Broken(f"its schema is bigger than {LARGEST // 1024} KiB")
+    cleaning = _Cleaning(schema)
+    top = cleaning.taken(schema, 0, ()) if "properties" in schema or "$ref" not in schema else cleaning.followed(schema["$ref"], 0, ())
+    if not isinstance(top, dict):
+        raise Broken("its schema says nothing about arguments")
+    top["type"] = "object"
+    top.setdefault("properties", {})
+    # INVARIANT: an argument that the schema does not name has no role, so it must not get through. The catalogue's check closes the top
+    # over every name in it, unless the schema says something of its own.
+    top.pop("additionalProperties", None)
+    return top
+
+
+class _Cleaning:
+    """One walk over a schema; every reference is replaced by what it means, and one that leads back to itself by anything."""
+
+    def __init__(self, root: Mapping[str, JsonValue]) -> None:
+        self._root = root
+        self._nodes = 0
+
+    def taken(self, schema: JsonValue, depth: int, within: tuple[str, ...]) -> JsonValue:
+        """Return a schema with what is known and harmless alone."""
+        if isinstance(schema, bool):
+            return schema
+        if not isinstance(schema, dict):
+            raise Broken("its schema holds something that is no schema")
+        self._nodes += 1
+        if self._nodes > _MOST_NODES or depth > _DEEPEST:
+            raise Broken("its schema is too big once its references are followed")
+        made: dict[str, JsonValue] = {}
+        for keyword, value in schema.items():
+            if keyword in _LIMITS:
+                made[keyword] = value
+            elif keyword in _TEXTS and isinstance(value, str):
+                made[keyword] = clean_text(value, _LONGEST_NOTE)
+            elif keyword == "default" and not isinstance(value, list | dict):
+                made[keyword] = clean_text(value, _LONGEST_NOTE) if isinstance(value, str) else value
+            elif keyword in _ONE:
+                # An older way to write a list's items, one by one.
+                made[keyword] = True if isinstance(value, list) else self.taken(value, depth + 1, within)
+            elif keyword in _MANY and isinstance(value, list):
+                made[keyword] = [self.taken(part, depth + 1, within) for part in value]
+            elif keyword == "properties" and isinstance(value, dict):
+                made[keyword] = {name: self.taken(part, depth + 1, within) for name, part in value.items()}
+        if "patternProperties" in schema and "additionalProperties" not in made:
+            made["additionalProperties"] = True
+        reference = schema.get("$ref")
+        if reference is not None:
+            made["allOf"] = [*cast("list[JsonValue]", made.get("allOf", [])), self.followed(reference, depth, within)]
+        return made
+
+    def followed(self, reference: JsonValue, depth: int, within: tuple[str, ...]) -> JsonValue:
+        """Return what a reference means."""
+        if reference == "#" or (isinstance(reference, str) and reference in within):
+            return True
+        parts = reference.split("/") if isinstance(reference, str) else []
+        if len(parts) != 3 or parts[0] != "#" or parts[1] not in {"$defs", "definitions"}:
+            raise Broken(f"its schema refers to {quoted(reference)}")
+        definitions = self._root.get(parts[1])
+        found = definitions.get(parts[2].replace("~1", "/").replace("~0", "~")) if isinstance(definitions, dict) else None
+        if found is None:
+            raise Broken(f"its schema refers to {quoted(reference)}, which is not there")
+        return self.taken(found, depth + 1, (*within, cast("str", reference)))
+
 
 LONGEST_DESCRIPTION: Final = 2_000
 _TOLD: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
@@ -19,7 +133,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OfferedTool:
     """One tool as its server described it; `told` is what the fingerprint is taken of."""
 
     name: str
@@ -30,12 +144,12 @@ class Offered:
     def description(self) -> str:
         """Return what it says about itself, for a model to read as data."""
         told = self.told.get("description")
-        return cleaned(told, LONGEST_DESCRIPTION) if isinstance(told, str) else ""
+        return clean_text(told, LONGEST_DESCRIPTION) if isinstance(told, str) else ""
 
     @property
     def schema(self) -> dict[str, JsonValue]:
         """Return the schema of its arguments; raise `Broken` for one that cannot be used."""
-        return harmless(self.told.get("inputSchema"))
+        return harmless_schema(self.told.get("inputSchema"))
 
     def hint(self, name: str) -> bool | None:
         """Return one of its hints, which are claims of a stranger."""
@@ -49,7 +163,7 @@ class Offered:
         return ToolSpec(server=server, name=self.name, description=about, schema_=self.schema, effect=roles.effect, meanings=roles.meanings)
 
 
-def offered(tool: dict[str, JsonValue]) -> Offered | None:
+def parse_tool(tool: dict[str, JsonValue]) -> OfferedTool | None:
     """Return a tool out of a server's list, or None for one that has no name we could use."""
     name = tool.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -62,12 +176,12 @@ def offered(tool: dict[str, JsonValue]) -> Offered | None:
     if len(exact) > 4 * LARGEST:
         # Too big to keep; its schema would be refused anyway, and any change must still be seen.
         told = {"name": name, "description": "It says too much about itself to be used."}
-    return Offered(name, told, hashlib.sha256(exact).hexdigest())
+    return OfferedTool(name, told, hashlib.sha256(exact).hexdigest())
 
 
-def by_name(tools: Iterable[Offered]) -> dict[str, Offered]:
+def tools_by_name(tools: Iterable[OfferedTool]) -> dict[str, OfferedTool]:
     """Return tools by name; one that is named twice is two things at once, and therefore none."""
-    found: dict[str, Offered] = {}
+    found: dict[str, OfferedTool] = {}
     twice: set[str] = set()
     for one in tools:
         if one.name in found:
@@ -76,10 +190,94 @@ def by_name(tools: Iterable[Offered]) -> dict[str, Offered]:
     return {name: one for name, one in found.items() if name not in twice}
 
 
-def why_unusable(tool: Offered) -> str | None:
+def why_unusable(tool: OfferedTool) -> str | None:
     """Return why a tool cannot be used whatever is said about it, or None."""
     try:
         _ = tool.schema
     except Broken as fault:
         return str(fault)
     return None
+
+
+Mark = Literal[" ", "+", "-"]
+
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_$-]+")
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+_LONG: Final = 80
+_AROUND: Final = 3
+# Comparing takes the number of lines multiplied; beyond this all old lines are shown as gone and all new ones as added.
+_MOST_COMPARED: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class StatementLine:
+    """One line of a comparison: kept, added or removed. `skipped` counts the lines before it that are left out, all of them unchanged."""
+
+    mark: Mark
+    text: str
+    skipped: int = 0
+
+
+def statement(tool: OfferedTool) -> list[str]:
+    """Return everything that the server says about a tool."""
+    return list(_lines("", tool.told))
+
+
+def comparison(then: OfferedTool, now: OfferedTool) -> list[StatementLine]:
+    """Return every line that differs from what was reviewed, in full, with some of those around it."""
+    marked = list(_compared(statement(then), statement(now)))
+    near = {place + step for place, (mark, _) in enumerate(marked) if mark != " " for step in range(-_AROUND, _AROUND + 1)}
+    shown: list[StatementLine] = []
+    skipped = 0
+    for place, (mark, text) in enumerate(marked):
+        if place in near:
+            shown.append(StatementLine(mark, text, skipped))
+            skipped = 0
+        else:
+            skipped += 1
+    return shown
+
+
+def _compared(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[Mark, str]]:
+    start = _alike(old, new)
+    end = _alike(old[start:][::-1], new[start:][::-1])
+    yield from _marked(" ", old[:start])
+    gone, come = old[start : len(old) - end], new[start : len(new) - end]
+    whole = [("replace", 0, len(gone), 0, len(come))]
+    steps = whole if max(len(gone), len(come)) > _MOST_COMPARED else SequenceMatcher(None, gone, come, autojunk=False).get_opcodes()
+    for tag, old_from, old_to, new_from, new_to in steps:
+        if tag == "equal":
+            yield from _marked(" ", gone[old_from:old_to])
+        else:
+            yield from _marked("-", gone[old_from:old_to])
+            yield from _marked("+", come[new_from:new_to])
+    yield from _marked(" ", old[len(old) - end :])
+
+
+def _marked(mark: Mark, lines: Sequence[str]) -> Iterator[tuple[Mark, str]]:
+    for line in lines:
+        yield mark, line
+
+
+def _alike(one: Sequence[str], other: Sequence[str]) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
+
+
+def _lines(path: str, value: JsonValue) -> Iterator[str]:
+    if isinstance(value, dict) and value:
+        for key in sorted(value):
+            name = key if _PLAIN_KEY.fullmatch(key) else _quoted(key)
+            yield from _lines(f"{path}.{name}" if path else name, value[key])
+    elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+        for place, each in enumerate(value):
+            yield from _lines(f"{path}[{place}]", each)
+    elif isinstance(value, str) and ("\n" in value or len(value) > _LONG):
+        yield f"{path}:"
+        yield from (f"    {_quoted(line)}" for line in _LINE.findall(value))
+    else:
+        yield f"{path}: {_quoted(value)}"
+
+
+def _quoted(value: JsonValue) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -52,7 +52,7 @@ class ServerSpec:
 
     def __post_init__(self) -> None:
         """Raise `Broken` for a server that cannot be trusted to be what its user meant."""
-        self._see_its_name()
+        self._require_free_name()
         if not self.command or "\0" in "".join((self.command, *self.args)):
             raise self._broken("`command` must name a program")
         if self.trusted and (self.read or self.write):
@@ -67,15 +67,15 @@ class ServerSpec:
             if not path.startswith(("/", "~/", WORKSPACE)):
                 raise self._broken(f"the path {quoted(path)} must be absolute, or start with `~/` or `{WORKSPACE}`")
         for tool, roles in self.tools.items():
-            self._see_what_is_said_of(tool, roles)
+            self._require_sound_roles(tool, roles)
 
-    def _see_its_name(self) -> None:
+    def _require_free_name(self) -> None:
         if self.name in OWN_SERVERS:
             raise self._broken("this name is reserved for our own tools; choose another")
         if not _NAME.fullmatch(self.name):
             raise self._broken("a server's name is made of lower-case letters, digits and `_`, and starts with a letter")
 
-    def _see_what_is_said_of(self, tool: str, roles: ToolRoles) -> None:
+    def _require_sound_roles(self, tool: str, roles: ToolRoles) -> None:
         played: set[Role] = set()
         for meaning in roles.meanings:
             here = {*meaning.roles, *(role for case in meaning.cases for role in case.roles)}

@@ -12,11 +12,11 @@ from typing import Final
 
 from curtainwall.facts import Masker
 from curtainwall.model import Mode, Place, SessionId
-from curtainwall.tools.servers.complaints import Complaints
-from curtainwall.tools.servers.launch import CannotStart, Machine, launch
-from curtainwall.tools.servers.link import Link, ServerLost, ServerRefused, ServerSilent
-from curtainwall.tools.servers.offered import Offered, by_name
+from curtainwall.tools.servers.client import ServerClient, ServerLost, ServerRefused, ServerSilent
+from curtainwall.tools.servers.launch import CannotStart, LaunchMachine, launch
+from curtainwall.tools.servers.offered import OfferedTool, tools_by_name
 from curtainwall.tools.servers.spec import ServerSpec
+from curtainwall.tools.servers.stdio import StderrLog
 
 MOST: Final = 64
 """Servers that run at once; before another one starts, one that nobody uses is stopped."""
@@ -25,19 +25,19 @@ LOOK_AGAIN: Final = 60.0
 """Seconds after which a server is asked again what it offers, before the next call."""
 
 IDLE: Final = 900.0
-_PATIENCE: Final = (0.0, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+_RETRY_DELAYS: Final = (0.0, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 _WAITS: Final = 2.0
 _PLANNING: Final = "the mode became `plan`, so the server that could change files was ended; in plan mode one can only read"
 
-Seen = Callable[[str, Mapping[str, Offered]], None]
+Seen = Callable[[str, Mapping[str, OfferedTool]], None]
 """Is told what a server offers, whenever that was asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class SupervisorGrounds:
     """Where servers run, and where what they leave behind goes."""
 
-    machine: Machine
+    machine: LaunchMachine
     masker: Masker
     logs: Path
     locks: Path
@@ -55,7 +55,7 @@ class _Key:
 @dataclass(slots=True, eq=False)
 class _Slot:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    link: Link | None = None
+    link: ServerClient | None = None
     lock: int = -1
     failures: int = 0
     not_before: float = 0.0
@@ -66,10 +66,10 @@ class _Slot:
     """How a start that is under way is ended."""
 
 
-class Supervisor:
+class ServerSupervisor:
     """Keeps one process for each server and session, or one for all where a server is shared."""
 
-    def __init__(self, specs: Mapping[str, ServerSpec], grounds: Grounds, seen: Seen) -> None:
+    def __init__(self, specs: Mapping[str, ServerSpec], grounds: SupervisorGrounds, seen: Seen) -> None:
         self._specs = specs
         self._grounds = grounds
         self._seen = seen
@@ -80,7 +80,7 @@ class Supervisor:
         """Sessions that became stricter than the servers that they may have."""
 
     @asynccontextmanager
-    async def using(self, server: str, place: Place) -> AsyncGenerator[Link]:
+    async def using(self, server: str, place: Place) -> AsyncGenerator[ServerClient]:
         """Lend the server of a session, started where it does not run; raise `CannotStart`."""
         spec = self._specs[server]
         key = _Key(server, None, False) if spec.shared else _Key(server, place.session, place.mode is Mode.PLAN)
@@ -127,7 +127,7 @@ class Supervisor:
             await asyncio.gather(self._sweeper, return_exceptions=True)
         await self._stop(list(self._slots))
 
-    async def _start(self, key: _Key, slot: _Slot, place: Place | None) -> Link:
+    async def _start(self, key: _Key, slot: _Slot, place: Place | None) -> ServerClient:
         if self._is_closed:
             raise CannotStart("everything is being stopped")
         await self._let_go(slot)
@@ -139,7 +139,7 @@ class Supervisor:
         await self._make_room()
         # Counted as a failure until a call succeeds, so that one which dies at once is not started over and over.
         slot.failures += 1
-        slot.not_before = time.monotonic() + _PATIENCE[min(slot.failures, len(_PATIENCE) - 1)]
+        slot.not_before = time.monotonic() + _RETRY_DELAYS[min(slot.failures, len(_RETRY_DELAYS) - 1)]
         link = await self._opened(key, slot, spec, place)
         slot.link, slot.lock = link, _held(self._grounds.locks / f"{key.server}.lock")
         try:
@@ -152,7 +152,7 @@ class Supervisor:
             self._sweeper = asyncio.create_task(self._sweep(), name="idle servers")
         return link
 
-    async def _opened(self, key: _Key, slot: _Slot, spec: ServerSpec, place: Place | None) -> Link:
+    async def _opened(self, key: _Key, slot: _Slot, spec: ServerSpec, place: Place | None) -> ServerClient:
         """Start a server, unless its session is or becomes stricter than it would be."""
         try:
             async with asyncio.timeout(None) as slot.starting:
@@ -164,12 +164,12 @@ class Supervisor:
         finally:
             slot.starting = None
 
-    async def open(self, spec: ServerSpec, place: Place | None) -> Link:
+    async def open(self, spec: ServerSpec, place: Place | None) -> ServerClient:
         """Start a server and greet it; whoever asked must close the link."""
         grounds = self._grounds
         process = await launch(spec, place, grounds.machine)
         whose = "all sessions" if place is None else f"session {place.session}"
-        link = Link(process, Complaints(grounds.logs / f"server-{spec.name}.log", grounds.masker, f"started for {whose}"))
+        link = ServerClient(process, StderrLog(grounds.logs / f"server-{spec.name}.log", grounds.masker, f"started for {whose}"))
         try:
             await link.greet()
         except (ServerLost, ServerSilent, ServerRefused) as fault:
@@ -180,14 +180,14 @@ class Supervisor:
             raise
         return link
 
-    async def offers(self, server: str, link: Link) -> dict[str, Offered]:
+    async def offers(self, server: str, link: ServerClient) -> dict[str, OfferedTool]:
         """Ask a server what it offers; raise `CannotStart`."""
         try:
-            return by_name(await link.list_tools())
+            return tools_by_name(await link.list_tools())
         except (ServerLost, ServerSilent, ServerRefused) as fault:
             raise CannotStart(self._words(server, fault, "was started, but ")) from fault
 
-    async def _look(self, server: str, slot: _Slot, link: Link) -> None:
+    async def _look(self, server: str, slot: _Slot, link: ServerClient) -> None:
         link.has_changed.clear()
         offered = await self.offers(server, link)
         slot.looked = time.monotonic()

@@ -5,26 +5,25 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.tools.skills.folders import MAIN, Folder, Unusable, read_folder
-    from curtainwall.tools.skills.front_matter import NoHead, split_head
-    from curtainwall.tools.skills.runners import skill_closers, skill_runners
-    from curtainwall.tools.skills.shelf import WORKSPACE_ROOTS, Passed, Shelf, Skill, Trust, own_folders
+    from curtainwall.tools.skills.folders import MAIN, NoHead, SkillFolder, Unusable, read_folder, split_front_matter
+    from curtainwall.tools.skills.index import WORKSPACE_ROOTS, Skill, SkillIndex, SkillTrust, SkippedFolder, own_folders
+    from curtainwall.tools.skills.runners import skill_refiners, skill_runners
 else:
     __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "MAIN",
     "WORKSPACE_ROOTS",
-    "Folder",
     "NoHead",
-    "Passed",
-    "Shelf",
     "Skill",
-    "Trust",
+    "SkillFolder",
+    "SkillIndex",
+    "SkillTrust",
+    "SkippedFolder",
     "Unusable",
     "own_folders",
     "read_folder",
-    "skill_closers",
+    "skill_refiners",
     "skill_runners",
-    "split_head",
+    "split_front_matter",
 ]

@@ -19,14 +19,13 @@ from curtainwall.model import (
     ToolEffect,
     ToolResult,
 )
-from curtainwall.tools.closers import Closer, also, meaning_more
-from curtainwall.tools.runners import CannotDo, Runner
+from curtainwall.tools.runners import CannotDo, Refiner, Runner, extra_resource, refined
 from curtainwall.tools.schema_check import RULE
 from curtainwall.tools.skills.folders import BIGGEST_SHOWN, MAIN
-from curtainwall.tools.skills.shelf import Shelf, Skill
+from curtainwall.tools.skills.index import Skill, SkillIndex
 
 
-def skill_closers(shelf: Shelf, masker: Masker) -> Mapping[str, Closer]:
+def skill_refiners(shelf: SkillIndex, masker: Masker) -> Mapping[str, Refiner]:
     """Return what finds out which skill a call is about; the call is bound to that skill as it is now."""
 
     def load_skill(prepared: Prepared, place: Place) -> Prepared:
@@ -45,13 +44,13 @@ def skill_closers(shelf: Shelf, masker: Masker) -> Mapping[str, Closer]:
         if not trust.is_known:
             # INVARIANT: a human is shown the file that the agent would get, and trusts no other by it.
             more |= {"stands": trust.value, "shows": wanted, "text": _shown(skill, wanted), "files": list(skill.folder.files)}
-            touched.append(also(TRUST_SKILL, ToolEffect.INSPECT))
-        return meaning_more(prepared, more, tuple(touched), masker)
+            touched.append(extra_resource(TRUST_SKILL, ToolEffect.INSPECT))
+        return refined(prepared, more, tuple(touched), masker)
 
     return {LOAD_SKILL: load_skill}
 
 
-def skill_runners(shelf: Shelf) -> Mapping[str, Runner]:
+def skill_runners(shelf: SkillIndex) -> Mapping[str, Runner]:
     """Return the tool that loads skills."""
 
     async def load_skill(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
@@ -60,7 +59,7 @@ def skill_runners(shelf: Shelf) -> Mapping[str, Runner]:
     return {LOAD_SKILL: load_skill}
 
 
-def _load(shelf: Shelf, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+def _load(shelf: SkillIndex, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
     name, wanted = str(prepared.arguments["name"]), str(prepared.arguments.get("file", MAIN))
     skill = shelf.get(name, place.workspace)
     if (skill.path, skill.digest) != (prepared.arguments["path"], prepared.arguments["digest"]):

@@ -10,10 +10,10 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall.agents.builtin.checkers import Checkers
-from curtainwall.agents.builtin.program import CallReply, Ended, Given, Parked, Programs
-from curtainwall.agents.builtin.seal import Pending, Seal
-from curtainwall.agents.builtin.stubs import surface_of
-from curtainwall.agents.builtin.talk import Program
+from curtainwall.agents.builtin.language_model import Program
+from curtainwall.agents.builtin.program import CallReply, CallReturned, ProgramDone, ProgramParked, ProgramRunner
+from curtainwall.agents.builtin.snapshots import PendingCall, SnapshotSeal
+from curtainwall.agents.builtin.stubs import stubs_for
 from curtainwall.agents.builtin.workers import CodeLimits, Workers
 from curtainwall.model import CallId, Live, Payload, Presence, Progress, Save, SessionId
 from curtainwall.tools import NATIVE_TOOLS
@@ -37,7 +37,7 @@ SLOW = "\n".join(
 READ = 'await filesystem.read_file(path="a")'
 WRITE = 'await filesystem.write_file(path="a", content="1")'
 WRONG = "len(1)"
-SURFACE = surface_of(NATIVE_TOOLS)
+SURFACE = stubs_for(NATIVE_TOOLS)
 LIMITS = CodeLimits(seconds=FOR_EVER)
 # A process that has computed for so long does more than start.
 _TICKS = 30
@@ -57,11 +57,11 @@ class Made:
     def mint(self) -> CallId:
         return CallId(f"c{len(self.tools)}")
 
-    async def request(self, pending: Pending, save: Save) -> CallReply:
+    async def request(self, pending: PendingCall, save: Save) -> CallReply:
         if not self.acts(pending.tool):
             await self.may_read.wait()
         self.tools.append(pending.tool)
-        return Given("done")
+        return CallReturned("done")
 
     def knows(self, call: CallId) -> bool:
         return False
@@ -70,7 +70,7 @@ class Made:
         return call
 
     async def settle(self, call: CallId) -> CallReply:
-        return Given(None)
+        return CallReturned(None)
 
     async def drop(self, call: CallId) -> None:
         pass
@@ -93,10 +93,10 @@ class NoJournal:
 
 
 @asynccontextmanager
-async def programs(longest_check: float = FOR_EVER) -> AsyncGenerator[Programs]:
+async def programs(longest_check: float = FOR_EVER) -> AsyncGenerator[ProgramRunner]:
     workers = Workers(lambda: None, LIMITS, longest_check=longest_check)
     try:
-        yield Programs(workers, Seal(b"k" * 32), NoJournal())
+        yield ProgramRunner(workers, SnapshotSeal(b"k" * 32), NoJournal())
     finally:
         await workers.close()
 
@@ -113,7 +113,7 @@ async def checkers(*, longest: float = FOR_EVER, most: int = 4) -> AsyncGenerato
         await opened.close()
 
 
-async def ran(programs: Programs, session: SessionId, code: str, calls: Made) -> Ended | Parked:
+async def ran(programs: ProgramRunner, session: SessionId, code: str, calls: Made) -> ProgramDone | ProgramParked:
     return await programs.run(session, Program(id="p", code=code), SURFACE, calls)
 
 
@@ -134,7 +134,7 @@ def test_a_program_that_takes_long_to_check_does_not_delay_the_write_of_another_
         async with programs() as its:
             waiting = asyncio.create_task(ran(its, A, f"{SLOW}{WRITE}", slow))
             await busy_checker()
-            assert await ran(its, B, WRITE, quick) == Ended("done", ok=True)
+            assert await ran(its, B, WRITE, quick) == ProgramDone("done", ok=True)
             assert (quick.tools, slow.tools, waiting.done()) == (["filesystem.write_file"], [], False)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
@@ -171,7 +171,7 @@ def test_a_check_that_takes_too_long_counts_as_none_and_the_program_goes_on() ->
     async def story() -> None:
         calls = Made()
         async with programs(longest_check=1.0) as its:
-            assert await ran(its, A, f"{SLOW}{WRITE}", calls) == Ended("done", ok=True)
+            assert await ran(its, A, f"{SLOW}{WRITE}", calls) == ProgramDone("done", ok=True)
         assert calls.tools == ["filesystem.write_file"]
         async with checkers(longest=1.0) as its:
             checking = its.start(A, SLOW, "")
@@ -200,7 +200,7 @@ def test_a_check_ends_with_its_program(is_cancelled: bool) -> None:
             else:
                 calls.may_read.set()
             ended = (await asyncio.gather(program, return_exceptions=True))[0]
-            assert isinstance(ended, asyncio.CancelledError if is_cancelled else Ended)
+            assert isinstance(ended, asyncio.CancelledError if is_cancelled else ProgramDone)
             await eventually(lambda: is_gone(checker))
 
     run(story())

@@ -1,39 +1,39 @@
 """Older messages become a summary: what stays, what goes, and when nothing would be gained."""
 
-from curtainwall.agents.builtin.compaction import compacted
-from curtainwall.agents.builtin.talk import AgentSaid, HumanSaid, Item, Program, ProgramEnded
+from curtainwall.agents.builtin.compaction import plan_compaction
+from curtainwall.agents.builtin.language_model import AgentMessage, ConversationItem, Program, ProgramOutcome, UserMessage
 from tests.support.covers import covers
 
 BIG = 1_000_000
 
 
-def human(text: str) -> Item:
-    return HumanSaid(text=text)
+def human(text: str) -> ConversationItem:
+    return UserMessage(text=text)
 
 
-def agent(text: str, *codes: str) -> Item:
-    return AgentSaid(text=text, programs=tuple(Program(id=code, code=code) for code in codes))
+def agent(text: str, *codes: str) -> ConversationItem:
+    return AgentMessage(text=text, programs=tuple(Program(id=code, code=code) for code in codes))
 
 
-def exchange(n: int, size: int = 0) -> list[Item]:
+def exchange(n: int, size: int = 0) -> list[ConversationItem]:
     return [
         human(f"question {n}{'x' * size}"),
         agent("", f"look({n})"),
-        ProgramEnded(id=f"look({n})", text=f"saw {n}"),
+        ProgramOutcome(id=f"look({n})", text=f"saw {n}"),
         agent(f"answer {n}"),
     ]
 
 
-def talk(count: int, size: int = 0) -> list[Item]:
+def talk(count: int, size: int = 0) -> list[ConversationItem]:
     return [item for n in range(count) for item in exchange(n, size)]
 
 
 @covers("agents.compaction-keeps-a-tail")
 def test_the_tail_starts_with_a_human_and_is_kept_word_for_word() -> None:
     items = talk(20, size=400)
-    made = compacted(items, 5_000, "")
+    made = plan_compaction(items, 5_000, "")
     assert made is not None
-    assert isinstance(made.tail[0], HumanSaid)
+    assert isinstance(made.tail[0], UserMessage)
     assert (*made.older, *made.tail) == tuple(items)
     assert made.tail[-4:] == tuple(items[-4:])
     assert len(made.older) > len(made.tail)
@@ -45,20 +45,20 @@ def test_the_tail_starts_with_a_human_and_is_kept_word_for_word() -> None:
 
 
 def test_where_all_would_fit_only_the_last_exchange_stays() -> None:
-    made = compacted(talk(3), BIG, "")
+    made = plan_compaction(talk(3), BIG, "")
     assert made is not None
     assert made.tail == tuple(exchange(2))
 
 
 def test_where_nothing_would_be_gained_nothing_is_done() -> None:
-    assert compacted([], BIG, "") is None
-    assert compacted([human("hello")], BIG, "") is None
-    assert compacted(exchange(0), BIG, "") is None
-    assert compacted([agent("welcome"), human("hello"), agent("hello")], BIG, "") is None
+    assert plan_compaction([], BIG, "") is None
+    assert plan_compaction([human("hello")], BIG, "") is None
+    assert plan_compaction(exchange(0), BIG, "") is None
+    assert plan_compaction([agent("welcome"), human("hello"), agent("hello")], BIG, "") is None
 
 
 def test_without_a_summary_nothing_is_replaced() -> None:
-    made = compacted(talk(3), BIG, "")
+    made = plan_compaction(talk(3), BIG, "")
     assert made is not None
     assert made.with_summary("") is None
     assert made.with_summary(" \n\t") is None
@@ -66,12 +66,12 @@ def test_without_a_summary_nothing_is_replaced() -> None:
 
 @covers("agents.compaction-keeps-what-was-run")
 def test_what_was_run_and_what_came_of_it_is_told_whatever_the_summary_says() -> None:
-    made = compacted(talk(4), BIG, "")
+    made = plan_compaction(talk(4), BIG, "")
     assert made is not None
     done = made.with_summary("nothing of interest")
     assert done is not None
     [summary, *_] = done.items
-    assert isinstance(summary, HumanSaid)
+    assert isinstance(summary, UserMessage)
     for n in range(3):
         assert f"look({n})" in summary.text
         assert f"saw {n}" in summary.text
@@ -79,10 +79,10 @@ def test_what_was_run_and_what_came_of_it_is_told_whatever_the_summary_says() ->
 
 
 def test_instructions_reach_the_model_and_huge_parts_are_shortened() -> None:
-    made = compacted([human("y" * 100_000), agent("fine"), *exchange(1)], BIG, "remember the port")
+    made = plan_compaction([human("y" * 100_000), agent("fine"), *exchange(1)], BIG, "remember the port")
     assert made is not None
     [asked] = made.prompt.items
-    assert isinstance(asked, HumanSaid)
+    assert isinstance(asked, UserMessage)
     assert asked.text.endswith("Pay special attention to this: remember the port")
     assert len(asked.text) < 10_000
     assert "characters left out" in asked.text
@@ -91,7 +91,7 @@ def test_instructions_reach_the_model_and_huge_parts_are_shortened() -> None:
 
 @covers("agents.compaction-keeps-a-tail")
 def test_what_the_person_asked_last_stays_even_where_it_is_too_long_for_a_tail() -> None:
-    items = [*talk(5), human("the task " + "x" * 8_000), agent("", "look(9)"), ProgramEnded(id="look(9)", text="z" * 8_000)]
-    made = compacted(items, 5_000, "")
+    items = [*talk(5), human("the task " + "x" * 8_000), agent("", "look(9)"), ProgramOutcome(id="look(9)", text="z" * 8_000)]
+    made = plan_compaction(items, 5_000, "")
     assert made is not None
     assert made.tail[0] == items[-3]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.agents.builtin.history import Conversation
-from curtainwall.agents.builtin.talk import AgentSaid, HumanSaid, Program
+from curtainwall.agents.builtin.history import ConversationHistory
+from curtainwall.agents.builtin.language_model import AgentMessage, Program, UserMessage
 from curtainwall.model import (
     AgentSpoke,
     AnyEvent,
@@ -59,9 +59,9 @@ def load(payload: Payload) -> JsonValue:
     return payload.inline if payload.blob is None else BLOBS[payload.blob.digest]
 
 
-def told(*events: AnyEvent | tuple[AnyEvent, ...]) -> Conversation:
+def told(*events: AnyEvent | tuple[AnyEvent, ...]) -> ConversationHistory:
     """Return the conversation after these events."""
-    talk = Conversation(load)
+    talk = ConversationHistory(load)
     for each in events:
         for event in each if isinstance(each, tuple) else (each,):
             talk.take(event)
@@ -85,7 +85,7 @@ def requested(
 
 
 def replied(text: str, *programs: str, request: str = "r1", tokens: int = 10) -> tuple[AnyEvent, ...]:
-    reply = AgentSaid(text=text, programs=tuple(Program(id=it, code=f"run({it})") for it in programs))
+    reply = AgentMessage(text=text, programs=tuple(Program(id=it, code=f"run({it})") for it in programs))
     payload = Payload(inline=reply.model_dump(mode="json"))
     usage = Usage(input_tokens=tokens, output_tokens=1)
     responded = ModelResponded(at=NOW, turn=TURN, request=request, raw=Payload(inline=None), normalised=payload, usage=usage)
@@ -314,4 +314,4 @@ def test_the_same_events_make_the_same_conversation_wherever_one_begins_to_read(
 
 def test_new_words_come_after_what_was_said_before() -> None:
     talk = told(opened(), said("a"), said("b", "m2"), started("m1", "m2"))
-    assert talk.new == [HumanSaid(text="a"), HumanSaid(text="b")]
+    assert talk.new == [UserMessage(text="a"), UserMessage(text="b")]

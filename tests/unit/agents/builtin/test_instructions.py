@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from curtainwall.agents.builtin.instructions import compact_instructions, read_instructions
+from curtainwall.agents.builtin.prompt import compact_instructions, read_instructions
 from curtainwall.model import Workspace
 from tests.support.covers import covers
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.agents.builtin.program_value import with_value_told
+from curtainwall.agents.builtin.program_output import with_value_printed
 from tests.support.covers import covers
 
 
@@ -20,12 +20,12 @@ from tests.support.covers import covers
     ],
 )
 def test_the_last_expression_is_handed_over_in_its_own_line(code: str, last: str) -> None:
-    told = with_value_told(code)
+    told = with_value_printed(code)
     assert told == f"{code[: -len(last)]}_told(({last}\n))\nNone\n"
 
 
 def test_what_python_finds_odd_in_a_program_is_no_word_to_its_user(recwarn: pytest.WarningsRecorder) -> None:
-    assert with_value_told("'\\d', [1for i in x]").startswith("_told(")
+    assert with_value_printed("'\\d', [1for i in x]").startswith("_told(")
     assert list(recwarn) == []
 
 
@@ -46,9 +46,9 @@ def test_what_python_finds_odd_in_a_program_is_no_word_to_its_user(recwarn: pyte
 )
 @covers("agents.values-are-told-by-the-program")
 def test_without_a_last_expression_nothing_of_the_program_changes_and_nothing_crosses(code: str) -> None:
-    assert with_value_told(code) == f"{code}\nNone\n"
+    assert with_value_printed(code) == f"{code}\nNone\n"
 
 
 def test_an_expression_that_may_be_too_deep_for_the_parser_is_told_or_left_as_it_is() -> None:
     deep = "-" * 3_990 + "1"
-    assert with_value_told(deep) in (f"{deep}\nNone\n", f"_told(({deep}\n))\nNone\n")
+    assert with_value_printed(deep) in (f"{deep}\nNone\n", f"_told(({deep}\n))\nNone\n")

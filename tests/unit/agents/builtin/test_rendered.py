@@ -2,14 +2,14 @@
 
 import pytest
 
-from curtainwall.agents.builtin.rendered import Prints, read_json
+from curtainwall.agents.builtin.program_output import PrintedOutput, read_json
 from tests.support.covers import covers
 
 DEEP = '{"a": ' * 300 + "1" + "}" * 300
 
 
-def printed(*texts: str) -> Prints:
-    prints = Prints()
+def printed(*texts: str) -> PrintedOutput:
+    prints = PrintedOutput()
     for text in texts:
         prints.take("stdout", text)
     return prints
@@ -41,7 +41,7 @@ def test_a_flood_in_one_piece_is_cut_as_well() -> None:
 @pytest.mark.parametrize("before", ["", "half a line", "a line\n", "x" * 70_000])
 def test_after_a_wait_prints_go_on_as_if_there_had_been_none(before: str) -> None:
     live = printed(before)
-    restored = Prints()
+    restored = PrintedOutput()
     restored.restore(printed(before).saved)
     live.take("stdout", " and the rest\n")
     restored.take("stdout", " and the rest\n")

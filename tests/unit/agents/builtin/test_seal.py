@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from curtainwall.agents.builtin.seal import Pending, Seal, Snapshot
+from curtainwall.agents.builtin.snapshots import PendingCall, ProgramSnapshot, SnapshotSeal
 from curtainwall.model import Broken, CallId
 from tests.support.covers import covers
 
 KEY = b"k" * 32
-SNAPSHOT = Snapshot(b"\0interpreter" * 100, "so far\n", {7: Pending(CallId("c1"), "far.look", {"path": "a", "n": 1})}, "x = 1")
+SNAPSHOT = ProgramSnapshot(b"\0interpreter" * 100, "so far\n", {7: PendingCall(CallId("c1"), "far.look", {"path": "a", "n": 1})}, "x = 1")
 OF_0_1_0 = {
     "dump": "eAFjyMwrSS0qKEoFkgyj7NFwGE0Do2lgEKcBAI0+1mA=",
     "prints": "so far\n",
@@ -21,18 +21,18 @@ OF_0_1_0 = {
 
 
 def sealed() -> dict[str, Any]:
-    told = Seal(KEY).close(SNAPSHOT, "s1:p1:3")
+    told = SnapshotSeal(KEY).close(SNAPSHOT, "s1:p1:3")
     assert isinstance(told, dict)
     return dict(told)
 
 
 def test_what_was_sealed_here_opens_here() -> None:
-    assert Seal(KEY).open(sealed(), "s1:p1:3") == SNAPSHOT
+    assert SnapshotSeal(KEY).open(sealed(), "s1:p1:3") == SNAPSHOT
 
 
 def test_what_0_1_0_saved_opens_and_has_no_code() -> None:
-    found = Seal(KEY).open(OF_0_1_0, "s1:p1:3")
-    assert found == Snapshot(SNAPSHOT.dump, SNAPSHOT.prints, SNAPSHOT.pending)
+    found = SnapshotSeal(KEY).open(OF_0_1_0, "s1:p1:3")
+    assert found == ProgramSnapshot(SNAPSHOT.dump, SNAPSHOT.prints, SNAPSHOT.pending)
 
 
 @covers("agents.saved-programs-are-sealed")
@@ -48,13 +48,13 @@ def test_nobody_reads_a_saved_program_without_the_key() -> None:
 @covers("agents.saved-programs-are-sealed")
 def test_another_session_program_or_step_is_another_place(about: str) -> None:
     with pytest.raises(Broken, match="not here"):
-        Seal(KEY).open(sealed(), about)
+        SnapshotSeal(KEY).open(sealed(), about)
 
 
 @covers("agents.saved-programs-are-sealed")
 def test_another_key_opens_nothing() -> None:
     with pytest.raises(Broken, match="not saved by us"):
-        Seal(b"x" * 32).open(sealed(), "s1:p1:3")
+        SnapshotSeal(b"x" * 32).open(sealed(), "s1:p1:3")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_another_key_opens_nothing() -> None:
 @covers("agents.saved-programs-are-sealed")
 def test_a_change_anywhere_is_noticed(change: dict[str, Any]) -> None:
     with pytest.raises(Broken):
-        Seal(KEY).open({**OF_0_1_0, **change}, "s1:p1:3")
+        SnapshotSeal(KEY).open({**OF_0_1_0, **change}, "s1:p1:3")
 
 
 @pytest.mark.parametrize("place", [0, 5, 12, 40, -1])
@@ -83,10 +83,10 @@ def test_one_other_bit_is_noticed(place: int) -> None:
     data[place] ^= 1
     for changed in (base64.b64encode(data).decode(), base64.b64encode(data[:-3]).decode(), "", "no Base64!"):
         with pytest.raises(Broken, match="not saved by us"):
-            Seal(KEY).open({"sealed": changed}, "s1:p1:3")
+            SnapshotSeal(KEY).open({"sealed": changed}, "s1:p1:3")
 
 
 @pytest.mark.parametrize("told", [None, "x", [], {}, {"dump": 1, "prints": "", "pending": {}, "mac": ""}, {"mac": "a"}])
 def test_what_has_another_form_is_broken(told: Any) -> None:
     with pytest.raises(Broken, match="unknown form"):
-        Seal(KEY).open(told, "s1:p1:3")
+        SnapshotSeal(KEY).open(told, "s1:p1:3")

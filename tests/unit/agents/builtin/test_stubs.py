@@ -5,7 +5,7 @@ import ast
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.agents.builtin.stubs import surface_of
+from curtainwall.agents.builtin.stubs import stubs_for
 from curtainwall.model import ToolEffect, ToolSpec
 from curtainwall.tools import NATIVE_TOOLS
 from tests.support.covers import covers
@@ -47,7 +47,7 @@ def methods(source: str) -> dict[str, ast.AsyncFunctionDef]:
 @pytest.mark.parametrize("words", HOSTILE)
 @covers("agents.what-servers-say-of-tools-stays-words")
 def test_a_hostile_description_stays_words_in_the_stubs(words: str) -> None:
-    surface = surface_of([tool(description=words, path={"type": "string", "description": words, "required": True})])
+    surface = stubs_for([tool(description=words, path={"type": "string", "description": words, "required": True})])
     surface.stubs.encode()
     [method] = methods(surface.stubs).values()
     assert [type(step) for step in method.body] == [ast.Expr, ast.Expr]
@@ -60,7 +60,7 @@ def test_a_hostile_description_stays_words_in_the_stubs(words: str) -> None:
 @covers("agents.what-servers-say-of-tools-stays-words")
 def test_a_hostile_name_is_no_name_and_left_out(words: str) -> None:
     kept = tool(path={"type": "string", "required": True}, **{words: {"type": "string"}})
-    surface = surface_of([kept, tool(name=words), tool(server=words)])
+    surface = stubs_for([kept, tool(name=words), tool(server=words)])
     assert list(methods(surface.stubs)) == ["look"]
     assert [argument.arg for argument in methods(surface.stubs)["look"].args.args] == ["self", "path"]
     assert list(methods(surface.prelude_for(f"far.look {words}", "_out"))) == ["look"]
@@ -68,12 +68,12 @@ def test_a_hostile_name_is_no_name_and_left_out(words: str) -> None:
 
 @pytest.mark.parametrize("name", ["class", "None", "__init__", "_call", "1st", "naïve", "a-b", "a.b", "", "async"])
 def test_what_has_no_name_in_python_is_left_out(name: str) -> None:
-    assert list(methods(surface_of([tool(), tool(name=name), tool(server=name)]).stubs)) == ["look"]
+    assert list(methods(stubs_for([tool(), tool(name=name), tool(server=name)]).stubs)) == ["look"]
 
 
 @covers("agents.what-servers-say-of-tools-stays-words")
 def test_an_argument_called_self_breaks_neither_its_tool_nor_the_others() -> None:
-    surface = surface_of([tool(self={"type": "string", "required": True}, path={"type": "string"}), tool(name="other")])
+    surface = stubs_for([tool(self={"type": "string", "required": True}, path={"type": "string"}), tool(name="other")])
     assert [argument.arg for argument in methods(surface.stubs)["look"].args.args] == ["self", "path"]
     assert set(methods(surface.prelude_for("far.look far.other", "_out"))) == {"look", "other"}
 
@@ -98,14 +98,14 @@ def test_an_argument_called_self_breaks_neither_its_tool_nor_the_others() -> Non
 )
 def test_types_of_the_schema_become_types_of_python(shape: JsonValue, written: str) -> None:
     spec = tool(it={"required": True, **shape} if isinstance(shape, dict) else shape)
-    [method] = methods(surface_of([spec]).stubs).values()
+    [method] = methods(stubs_for([spec]).stubs).values()
     annotation = method.args.args[1].annotation
     assert annotation is not None
     assert ast.unparse(annotation).removesuffix("" if isinstance(shape, dict) else " | None") == written
 
 
 def test_arguments_that_may_be_left_out_come_last_and_are_left_out_as_none() -> None:
-    surface = surface_of([tool(first={"type": "string"}, second={"type": "integer", "required": True})])
+    surface = stubs_for([tool(first={"type": "string"}, second={"type": "integer", "required": True})])
     [method] = methods(surface.stubs).values()
     assert [argument.arg for argument in method.args.args] == ["self", "second", "first"]
     assert len(method.args.defaults) == 1
@@ -116,11 +116,11 @@ def test_an_array_nested_for_ever_is_anything_at_some_depth() -> None:
     shape: dict[str, JsonValue] = {"type": "string"}
     for _ in range(150):
         shape = {"type": "array", "items": shape}
-    assert len(surface_of([tool(it=shape)]).stubs) < 300
+    assert len(stubs_for([tool(it=shape)]).stubs) < 300
 
 
 def test_what_runs_before_a_program_is_only_what_the_program_names() -> None:
-    surface = surface_of(NATIVE_TOOLS)
+    surface = stubs_for(NATIVE_TOOLS)
     assert surface.prelude_for("1 + 1", "_out") == ""
     prelude = surface.prelude_for("await filesystem.read_file(path='a')", "_out")
     assert set(methods(prelude)) == {"read_file"}
@@ -129,7 +129,7 @@ def test_what_runs_before_a_program_is_only_what_the_program_names() -> None:
 
 
 def test_every_native_tool_is_there_with_all_its_arguments() -> None:
-    found = methods(surface_of(NATIVE_TOOLS).stubs)
+    found = methods(stubs_for(NATIVE_TOOLS).stubs)
     for spec in NATIVE_TOOLS:
         properties = spec.schema_.get("properties")
         assert isinstance(properties, dict)

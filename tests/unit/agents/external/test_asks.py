@@ -1,6 +1,6 @@
 """The asks of an external agent: what waits for a human, what was granted meanwhile, and what was refused."""
 
-from curtainwall.agents.external.asks import Asks
+from curtainwall.agents.external.history import LoggedAsks
 from curtainwall.model import SYSTEM, AnyCommand, AnyEvent, ApprovalAsked, ApprovalId, EndTurn, TurnStatus
 from tests.support.given import ANN, TURN, answer, asked, fetch, given, push, ready, requested, turn_running, wish
 
@@ -10,8 +10,8 @@ SAME = PUSH.again("c3")
 PARKS = EndTurn(by=SYSTEM, turn=TURN, status=TurnStatus.WAITING, waits_for=(FETCH.call, PUSH.call))
 
 
-def asks_after(*steps: AnyCommand, more: tuple[AnyEvent, ...] = ()) -> Asks:
-    asks = Asks()
+def asks_after(*steps: AnyCommand, more: tuple[AnyEvent, ...] = ()) -> LoggedAsks:
+    asks = LoggedAsks()
     for event in (*given(ready(), turn_running(), *steps).log, *more):
         asks.take(event)
     return asks

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.agents.external import SaidTooMuch, Telling, Used
+from curtainwall.agents.external import LiveText, OwnToolUse, SaidTooMuch
 from curtainwall.facts import Masker
 from curtainwall.model import AgentSpoke, AnyEvent, Live, Payload, Progress, SessionId, TextStreamed, ToolUsesReported, TurnAt, TurnId
 from curtainwall.runtime import SystemClock
@@ -39,7 +39,7 @@ class Kept:
         del session, live
 
 
-async def speak(telling: Telling, times: int, piece: str, whole: str) -> None:
+async def speak(telling: LiveText, times: int, piece: str, whole: str) -> None:
     for _ in range(times):
         await telling.piece(piece)
         await telling.whole(whole)
@@ -48,7 +48,7 @@ async def speak(telling: Telling, times: int, piece: str, whole: str) -> None:
 def test_a_message_that_is_longer_than_its_pieces_were_counts_as_well() -> None:
     async def story() -> None:
         kept = Kept()
-        telling = Telling(TurnAt(session=SessionId("s"), turn=TurnId("t")), kept, SystemClock(), Masker(b"key"))
+        telling = LiveText(TurnAt(session=SessionId("s"), turn=TurnId("t")), kept, SystemClock(), Masker(b"key"))
         with pytest.raises(SaidTooMuch):
             await speak(telling, 10, "a", LONG)
         assert kept.letters <= 4_000_000
@@ -59,7 +59,7 @@ def test_a_message_that_is_longer_than_its_pieces_were_counts_as_well() -> None:
 def test_what_came_in_pieces_counts_once() -> None:
     async def story() -> None:
         kept = Kept()
-        telling = Telling(TurnAt(session=SessionId("s"), turn=TurnId("t")), kept, SystemClock(), Masker(b"key"))
+        telling = LiveText(TurnAt(session=SessionId("s"), turn=TurnId("t")), kept, SystemClock(), Masker(b"key"))
         await speak(telling, 2, LONG, LONG)
         assert kept.letters == 2 * len(LONG)
 
@@ -69,7 +69,7 @@ def test_what_came_in_pieces_counts_once() -> None:
 def test_how_each_message_begins_is_in_the_log_at_once() -> None:
     async def story() -> None:
         kept = Kept()
-        telling = Telling(TurnAt(session=SessionId("s"), turn=TurnId("t")), kept, SystemClock(), Masker(b"key"))
+        telling = LiveText(TurnAt(session=SessionId("s"), turn=TurnId("t")), kept, SystemClock(), Masker(b"key"))
         await telling.piece("I begin with a sentence.\n")
         assert kept.pieces == ["I begin with a sentence.\n"]
         await telling.piece("And there is more.\n")
@@ -87,7 +87,7 @@ def reported(events: Sequence[Progress]) -> list[ToolUsesReported]:
 
 @covers("brokered.own-tools-reported")
 def test_what_an_agent_says_of_its_tools_is_masked_cut_and_bounded_in_one_turn() -> None:
-    telling = Telling(
+    telling = LiveText(
         TurnAt(session=SessionId("s"), turn=TurnId("t")), Kept(), SystemClock(), Masker(b"key", {"token": "the-known-secret"})
     )
     long: dict[str, JsonValue] = {
@@ -95,14 +95,14 @@ def test_what_an_agent_says_of_its_tools_is_masked_cut_and_bounded_in_one_turn()
         "password": "hunter2hunter2",
         "content": "word " * 100_000 + "the-known-secret",
     }
-    (first,) = reported(telling.used(Used("Bash" * 100, long)))
+    (first,) = reported(telling.used(OwnToolUse("Bash" * 100, long)))
     (use,) = first.uses
     assert (len(use.tool), len(use.arguments)) == (100, 2_000)
     assert "the-known-secret" not in use.arguments
     assert "hunter2hunter2" not in use.arguments
     for _ in range(999):
-        telling.used(Used("Read", {"half": "\ud800"}))
-    assert telling.used(Used("Read")) == ()
+        telling.used(OwnToolUse("Read", {"half": "\ud800"}))
+    assert telling.used(OwnToolUse("Read")) == ()
     (rest,) = reported(telling.unlisted_uses())
     assert (rest.uses, rest.more) == ((), 701)
     assert telling.unlisted_uses() == (), "it is told once"
@@ -111,11 +111,11 @@ def test_what_an_agent_says_of_its_tools_is_masked_cut_and_bounded_in_one_turn()
 @covers("brokered.own-tools-reported")
 def test_a_secret_that_is_cut_off_is_not_shown_in_part() -> None:
     secret = "ghp_" + "a1B2c3D4e5" * 4
-    telling = Telling(TurnAt(session=SessionId("s"), turn=TurnId("t")), Kept(), SystemClock(), Masker(b"key"))
+    telling = LiveText(TurnAt(session=SessionId("s"), turn=TurnId("t")), Kept(), SystemClock(), Masker(b"key"))
     # Many masks make a long text short, so that its end comes into sight.
     for size in range(32_700, 32_800, 7):
         many = (f"{secret} " * 1_000)[:size]
-        (event,) = reported(telling.used(Used("Bash", f"{many}{secret} {'x ' * 9_000}")))
+        (event,) = reported(telling.used(OwnToolUse("Bash", f"{many}{secret} {'x ' * 9_000}")))
         assert "ghp_a1" not in event.uses[0].arguments
 
 
@@ -123,7 +123,7 @@ def test_a_secret_that_is_cut_off_is_not_shown_in_part() -> None:
 def test_text_is_kept_every_second_wherever_the_clock_is_set(jump: int) -> None:
     async def story() -> None:
         kept, clock = Kept(), FakeClock()
-        telling = Telling(TurnAt(session=SessionId("s"), turn=TurnId("t")), kept, clock, Masker(b"key"))
+        telling = LiveText(TurnAt(session=SessionId("s"), turn=TurnId("t")), kept, clock, Masker(b"key"))
         await telling.piece("begun long ago ")
         clock.jump(jump)
         await telling.piece("and then said more ")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.channels.ask_files.responses import Response, is_half_written, read_response
+from curtainwall.channels.ask_files import Response, is_half_written, read_response
 
 YES = '{"decision": "approved"}'
 

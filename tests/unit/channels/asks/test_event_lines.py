@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from curtainwall.channels.asks.event_lines import tell, tell_change
+from curtainwall.channels.asks.event_lines import describe_change, describe_event
 from curtainwall.model import (
     AnyEvent,
     ApprovalAnswered,
@@ -55,15 +55,15 @@ from curtainwall.model import (
     Verdict,
     held_noted,
 )
-from curtainwall.operations.tale import Tale
+from curtainwall.operations.activity import SessionActivity
 from tests.support.given import ANN, BOB, NOW, fetch, source
 
 CALL, PERMIT, TURN, ASK = CallId("c1"), PermitId("p1"), TurnId("t1"), ApprovalId("abc123")
 EVIL = "x\x1b[2J\ny"
 
 
-def tale() -> Tale:
-    made = Tale()
+def tale() -> SessionActivity:
+    made = SessionActivity()
     made.take(CallRequested(at=NOW, call=CALL, subject=fetch("a.example"), turn=TURN))
     return made
 
@@ -77,12 +77,12 @@ def permitted(*labels: str) -> CallPermitted:
 
 def test_a_label_is_told_once_with_what_set_it() -> None:
     told = tale()
-    first = tell(permitted("sensitive"), told)
+    first = describe_event(permitted("sensitive"), told)
     assert first is not None
     assert first.text == f"from here on the session counts as sensitive ({source('sensitive').origin})"
     told.take(permitted("sensitive"))
-    assert tell(permitted("sensitive"), told) is None
-    assert "untrusted" in str(tell(permitted("sensitive", "untrusted"), told))
+    assert describe_event(permitted("sensitive"), told) is None
+    assert "untrusted" in str(describe_event(permitted("sensitive", "untrusted"), told))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_label_is_told_once_with_what_set_it() -> None:
     ids=lambda value: type(value).__name__ if isinstance(value, get_args(AnyEvent)) else "",
 )
 def test_an_event_is_told_in_one_inert_line_or_not_at_all(event: AnyEvent, words: str | None) -> None:
-    told = tell(event, tale())
+    told = describe_event(event, tale())
     if words is None:
         assert told is None
         return
@@ -161,20 +161,20 @@ def test_an_event_is_told_in_one_inert_line_or_not_at_all(event: AnyEvent, words
     ids=lambda value: type(value).__name__ if isinstance(value, get_args(AnyEvent)) else "",
 )
 def test_what_somebody_else_changed_is_told_and_ones_own_change_is_not(event: AnyEvent, words: str) -> None:
-    told = tell_change(event, ANN)
+    told = describe_change(event, ANN)
     assert told is not None
     assert words in told.text
     assert told.text.isprintable()
-    assert tell_change(event, BOB) is None
+    assert describe_change(event, BOB) is None
 
 
 def test_what_was_set_aside_is_told_once_and_inert() -> None:
     files = [HeldFile(path=f"/p/{number}/.env\x1brc", aside=f"/p/{number}/.envrc.held") for number in range(6)]
     stuck = HeldFile(path="/p/.envrc", aside=None)
-    told = tell(held_noted([stuck, *files], 1), Tale())
+    told = describe_event(held_noted([stuck, *files], 1), SessionActivity())
     assert told is not None
     assert "`/p/.envrc`, which could not be taken away: look at it" in told.text
     assert "\x1b" not in told.text
     assert ", 2 more; if that was you" in told.text
-    assert tell(held_noted(files, 1, is_told=True), Tale()) is None
-    assert tell(ExtensionNoted(at=1, extension="held", data={"files": [{"path": 1}]}), Tale()) is None
+    assert describe_event(held_noted(files, 1, is_told=True), SessionActivity()) is None
+    assert describe_event(ExtensionNoted(at=1, extension="held", data={"files": [{"path": 1}]}), SessionActivity()) is None

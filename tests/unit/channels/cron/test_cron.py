@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.channels.cron import Cron, Firing, Job, Missed, Overlap, Schedule, pasts, place_of
+from curtainwall.channels.cron import Cron, Firing, Job, Missed, Overlap, Schedule, job_histories, place_of
 from curtainwall.model import HOUSE, Millis, SessionId, Undecided, Who
-from curtainwall.runtime import House
+from curtainwall.runtime import SessionRegistry
 from curtainwall.session import Rules
 from curtainwall.store import MemoryDisk, MemoryStore
 from tests.support.covers import covers
@@ -25,7 +25,7 @@ MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 class Firings:
     """A house in which a firing is a session that is over when the test says so."""
 
-    house: House
+    house: SessionRegistry
     running: set[SessionId] = field(default_factory=set[SessionId])
     calls: list[Millis] = field(default_factory=list[Millis])
     broken: bool = False
@@ -52,7 +52,7 @@ class Firings:
 
     @property
     def past(self) -> tuple[dict[Millis, SessionId], dict[Millis, str]]:
-        told = pasts(recorded.event for recorded in self.house.feed.read(HOUSE)).get("hourly")
+        told = job_histories(recorded.event for recorded in self.house.feed.read(HOUSE)).get("hourly")
         return ({it.due: session for it, session in told.fired.items() if not it.by_hand}, told.skipped) if told else ({}, {})
 
 
@@ -67,7 +67,7 @@ class Story:
     @asynccontextmanager
     async def service(self) -> AsyncGenerator[Firings]:
         rules = Rules(policy=policy())
-        async with House(MemoryStore(self.clock, self.disk), self.clock, lambda: rules) as house:
+        async with SessionRegistry(MemoryStore(self.clock, self.disk), self.clock, lambda: rules) as house:
             firings = Firings(house)
             self.cron = Cron(self.jobs, firings, house.feed, self.clock)
             task = asyncio.create_task(self.cron.run())
@@ -88,7 +88,7 @@ class Story:
 async def by_hand_at(it: Story, now: Millis) -> SessionId:
     """Let the job fire as another process does that is told to."""
     rules = Rules(policy=policy())
-    async with House(MemoryStore(it.clock, it.disk), it.clock, lambda: rules) as house:
+    async with SessionRegistry(MemoryStore(it.clock, it.disk), it.clock, lambda: rules) as house:
         return await Firings(house).fire(Firing("hourly", now, by_hand=True))
 
 
@@ -184,7 +184,7 @@ def test_a_firing_that_queues_begins_when_the_one_before_is_over_also_after_a_re
         it = Story("queue", missed="skip")
         async with it.service() as firings:
             await it.comes(START + HOUR, lambda: len(firings.past[0]) == 1)
-            await it.comes(START + 2 * HOUR, lambda: bool(pasts(r.event for r in firings.house.feed.read(HOUSE))["hourly"].queued))
+            await it.comes(START + 2 * HOUR, lambda: bool(job_histories(r.event for r in firings.house.feed.read(HOUSE))["hourly"].queued))
             assert len(firings.past[0]) == 1
         it.clock.advance(10 * MINUTE)
         async with it.service() as again:

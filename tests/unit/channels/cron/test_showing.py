@@ -1,6 +1,6 @@
 """Jobs and firings as lists show them."""
 
-from curtainwall.channels.cron import Firing, FiringRow, Job, JobRow, Past, Schedule, firing_rows, job_rows
+from curtainwall.channels.cron import Firing, FiringRow, Job, JobHistory, JobRow, Schedule, firing_rows, job_rows
 from curtainwall.model import SessionId
 
 NIGHTLY = Job("nightly", Schedule.parse("0 3 * * *", "UTC"))
@@ -13,7 +13,7 @@ def status_of(session: SessionId) -> str:
 
 
 def test_a_job_tells_when_it_is_due_next_and_how_its_last_firing_stands() -> None:
-    past = Past(fired={Firing("nightly", 3 * HOUR): ONE, Firing("nightly", 27 * HOUR): TWO})
+    past = JobHistory(fired={Firing("nightly", 3 * HOUR): ONE, Firing("nightly", 27 * HOUR): TWO})
     assert job_rows([NIGHTLY], {"nightly": past}, status_of, 28 * HOUR) == [
         JobRow("nightly", "0 3 * * *", "UTC", 51 * HOUR, "waiting", 27 * HOUR, TWO)
     ]
@@ -22,8 +22,8 @@ def test_a_job_tells_when_it_is_due_next_and_how_its_last_firing_stands() -> Non
 
 def test_firings_come_last_first_with_the_session_or_the_reason() -> None:
     fired = {Firing("nightly", 1): ONE, Firing("nightly", 3, by_hand=True): ONE, Firing("nightly", 3): TWO}
-    past = Past(fired=fired, skipped={2: "nobody was there", 3: "a reason that no longer counts"}, queued=[4])
-    told = {"nightly": past, "other": Past(fired={Firing("other", 5): ONE})}
+    past = JobHistory(fired=fired, skipped={2: "nobody was there", 3: "a reason that no longer counts"}, queued=[4])
+    told = {"nightly": past, "other": JobHistory(fired={Firing("other", 5): ONE})}
     assert firing_rows(told, status_of, 10, "nightly") == [
         FiringRow(4, "nightly", "queued", why="the one before is not over"),
         FiringRow(3, "nightly", "done", ONE, "by hand"),
@@ -35,5 +35,5 @@ def test_firings_come_last_first_with_the_session_or_the_reason() -> None:
 
 
 def test_a_firing_that_was_skipped_for_another_names_its_session() -> None:
-    told = {"nightly": Past(skipped={1: "the one before is not over: session s2", 2: "it could not begin: no session s2"})}
+    told = {"nightly": JobHistory(skipped={1: "the one before is not over: session s2", 2: "it could not begin: no session s2"})}
     assert [it.before for it in firing_rows(told, status_of, 10)] == [None, TWO]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.channels.matrix.account import Account
+from curtainwall.channels.matrix.homeserver import Account
 from curtainwall.model import TryLater
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.channels.matrix.account import Account
-from curtainwall.channels.matrix.homeserver import connected, unreachable
+from curtainwall.channels.matrix.homeserver import Account, open_homeserver, unreachable
 from curtainwall.model import TryLater
 from tests.support.ports import free_port
 
@@ -16,7 +15,7 @@ def test_a_homeserver_that_does_not_answer_is_named_with_the_reason(tmp_path: Pa
     account = Account(address, "@wall:example.org", "WALL", tmp_path, "seal", password="secret-word")
 
     async def connect() -> None:
-        async with connected(account):
+        async with open_homeserver(account):
             pass
 
     with pytest.raises(TryLater, match=f"^the homeserver `{address}` cannot be reached: connection refused$"):

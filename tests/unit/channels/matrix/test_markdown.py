@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.channels.matrix.markdown import to_html, with_code
+from curtainwall.channels.matrix.outbox import to_html, with_code
 
 
 def test_markdown_becomes_html() -> None:

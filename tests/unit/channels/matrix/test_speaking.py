@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.channels.matrix.outbox import PIECE, Words, changed, content_of, pieces
+from curtainwall.channels.matrix.outbox import PIECE, RoomMessage, content_of, pieces, replacement
 
 
 @given(st.text(alphabet="ab \n`", max_size=12_000))
@@ -25,17 +25,17 @@ def test_code_that_is_cut_stays_code_in_every_piece() -> None:
 
 
 def test_nobody_is_notified_by_what_an_agent_writes() -> None:
-    assert content_of(Words("@room look"))["m.mentions"] == {}
-    assert content_of(Words("an ask", mention=("@ann:example.org",)))["m.mentions"] == {"user_ids": ["@ann:example.org"]}
+    assert content_of(RoomMessage("@room look"))["m.mentions"] == {}
+    assert content_of(RoomMessage("an ask", mention=("@ann:example.org",)))["m.mentions"] == {"user_ids": ["@ann:example.org"]}
 
 
 def test_where_both_forms_are_too_much_the_plain_one_is_enough() -> None:
-    content = content_of(Words("x", html="&lt;" * 20_000))
+    content = content_of(RoomMessage("x", html="&lt;" * 20_000))
     assert "formatted_body" not in content
 
 
 def test_a_change_carries_the_new_content_once() -> None:
-    words = Words("a" * 4_000, html="b" * 4_000)
-    told = changed("$e", content_of(words))
+    words = RoomMessage("a" * 4_000, html="b" * 4_000)
+    told = replacement("$e", content_of(words))
     assert told["m.relates_to"] == {"rel_type": "m.replace", "event_id": "$e"}
     assert len(json.dumps(told)) < 9_000

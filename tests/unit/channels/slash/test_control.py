@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from curtainwall.channels.slash import Control, Outcome
+from curtainwall.channels.slash import Control, SlashResult
 from curtainwall.channels.slash.lines import grant_lines, limit_words
 from curtainwall.model import (
     NO_LIMIT,
@@ -46,7 +46,7 @@ def places(session: SessionId) -> Sequence[str]:
     return (f"the audit of {session} is somewhere",)
 
 
-def told(desk: MemoryDesk, text: str, *, who: Who = ANN, bare: bool = True) -> Outcome:
+def told(desk: MemoryDesk, text: str, *, who: Who = ANN, bare: bool = True) -> SlashResult:
     before = next(iter(desk.state().approvals), None) if bare else None
     return run(Control(desk.line, who, places).take(SESSION, text, before))
 
@@ -64,7 +64,7 @@ def asking(*hosts: str) -> tuple[MemoryDesk, Hand, list[ApprovalId]]:
 
 def test_a_message_goes_to_the_agent() -> None:
     desk = MemoryDesk()
-    assert told(desk, "//hello") == Outcome()
+    assert told(desk, "//hello") == SlashResult()
     assert desk.last(MessageAccepted).text == "/hello"
     assert desk.last(MessageAccepted).by == ANN
 
@@ -86,9 +86,9 @@ def test_help_has_a_line_for_every_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "done"), [("/quit", Outcome(quits=True)), ("/exit", Outcome(quits=True)), ("/clear", Outcome(clears=True))]
+    ("text", "done"), [("/quit", SlashResult(quits=True)), ("/exit", SlashResult(quits=True)), ("/clear", SlashResult(clears=True))]
 )
-def test_some_words_are_for_the_channel(text: str, done: Outcome) -> None:
+def test_some_words_are_for_the_channel(text: str, done: SlashResult) -> None:
     assert told(MemoryDesk(), text) == done
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.channels.slash import Known, suggest
+from curtainwall.channels.slash import SuggestionSource, suggest
 from curtainwall.model import SessionQuery
 from tests.support.desks import MemoryDesk
 from tests.support.given import SESSION
@@ -10,7 +10,7 @@ from tests.unit.channels.slash.test_control import asking, told
 
 
 def suggested(desk: MemoryDesk, before: str) -> list[str]:
-    known = Known(lambda: desk.view(SESSION), lambda: desk.find(SessionQuery()))
+    known = SuggestionSource(lambda: desk.view(SESSION), lambda: desk.find(SessionQuery()))
     return [before[: len(before) - it.length] + it.text for it in suggest(before, known)]
 
 

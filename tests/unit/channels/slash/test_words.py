@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.channels.slash import WORDS, Approve, Deny, Message, Misspoken, Request, Why, parse
+from curtainwall.channels.slash import WORDS, Approve, Deny, Message, Request, SlashUsageError, Why, parse
 from curtainwall.channels.slash.requests import (
     Budget,
     Clear,
@@ -16,20 +16,20 @@ from curtainwall.channels.slash.requests import (
     Help,
     History,
     Interrupt,
+    ListSessions,
     Logs,
     MemoryWanted,
-    Model,
     New,
-    Pending,
     Quit,
     Rename,
     Reset,
     Resume,
     Revoke,
-    RulesWanted,
-    Sessions,
-    SessionShown,
     SetMode,
+    SetModel,
+    ShowPending,
+    ShowRules,
+    ShowSession,
     SkillsWanted,
 )
 from curtainwall.model import ApprovalId, BudgetKind, GrantId, GrantScope, Mode, RuleId
@@ -63,9 +63,9 @@ def test_there_are_exactly_the_words_of_the_design() -> None:
         ("/logs 3", Logs(3)),
         ("/history", History(20)),
         ("/history 5", History(5)),
-        ("/session", SessionShown()),
-        ("/sessions", Sessions("")),
-        ("/sessions my project", Sessions("my project")),
+        ("/session", ShowSession()),
+        ("/sessions", ListSessions("")),
+        ("/sessions my project", ListSessions("my project")),
         ("/new", New()),
         ('/new "a name"', New("a name")),
         ("/reset again", Reset("again")),
@@ -74,7 +74,7 @@ def test_there_are_exactly_the_words_of_the_design() -> None:
         ("/resume 01j", Resume("01j")),
         ("/rename 'what it is'", Rename("what it is")),
         ("/rename what it's", Rename("what it's")),
-        ("/rules", RulesWanted()),
+        ("/rules", ShowRules()),
         ("/enable ask-fetch", Enable(RuleId("ask-fetch"))),
         ("/disable ask-fetch", Disable(RuleId("ask-fetch"))),
         ("/mode", SetMode(None)),
@@ -91,9 +91,9 @@ def test_there_are_exactly_the_words_of_the_design() -> None:
         ("/deny abc123 not in this repository", Deny(ID, "not in this repository")),
         ('/deny abc123 "not now"', Deny(ID, "not now")),
         ("/deny not in this repository", Deny(None, "not in this repository")),
-        ("/pending", Pending()),
-        ("/pending abc123", Pending(ID)),
-        ("/pending after ABC123", Pending(after=ID)),
+        ("/pending", ShowPending()),
+        ("/pending abc123", ShowPending(ID)),
+        ("/pending after ABC123", ShowPending(after=ID)),
         ("/grants", Grants()),
         ("/revoke gabc123", Revoke(GrantId("gabc123"))),
         ("/budget", Budget(None, 0)),
@@ -114,8 +114,8 @@ def test_there_are_exactly_the_words_of_the_design() -> None:
         ("/interrupt", Interrupt()),
         ("/skills", SkillsWanted()),
         ("/memory", MemoryWanted()),
-        ("/model", Model()),
-        ("/model anthropic:claude-sonnet-5", Model("anthropic:claude-sonnet-5")),
+        ("/model", SetModel()),
+        ("/model anthropic:claude-sonnet-5", SetModel("anthropic:claude-sonnet-5")),
         ("/why abc123", Why("abc123")),
         ("/rename\na", Rename("a")),
     ],
@@ -167,6 +167,6 @@ def test_two_slashes_are_a_message_that_starts_with_one(text: str, sent: str) ->
     ],
 )
 def test_what_cannot_be_read_is_told_with_what_to_write(text: str, words: str) -> None:
-    with pytest.raises(Misspoken) as caught:
+    with pytest.raises(SlashUsageError) as caught:
         parse(text)
     assert words in str(caught.value)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.channels.terminal.blocks import whole_blocks
+from curtainwall.channels.terminal.output import whole_blocks
 
 
 @pytest.mark.parametrize(

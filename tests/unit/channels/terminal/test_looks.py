@@ -6,9 +6,9 @@ import re
 import pytest
 
 from curtainwall.channels.asks.cards import CardLine
-from curtainwall.channels.asks.event_lines import Told
+from curtainwall.channels.asks.event_lines import EventLine
 from curtainwall.channels.terminal import wants_colour
-from curtainwall.channels.terminal.looks import Looks
+from curtainwall.channels.terminal.renderer import Renderer
 from tests.support.covers import covers
 from tests.unit.channels.text.test_plain import ATTACKS
 
@@ -21,9 +21,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def drawn_ways(looks: Looks, text: str) -> list[str]:
+def drawn_ways(looks: Renderer, text: str) -> list[str]:
     card = looks.card([CardLine("added", text), CardLine("head", text)])
-    told = Told("bad", text)
+    told = EventLine("bad", text)
     return [looks.markdown(text), looks.quoted(text), looks.line(text), looks.said(text, text), looks.told(told), card]
 
 
@@ -33,19 +33,19 @@ def drawn_ways(looks: Looks, text: str) -> list[str]:
 )
 @pytest.mark.parametrize("colour", [True, False])
 def test_no_escape_of_others_reaches_the_terminal(attack: str, colour: bool) -> None:
-    for drawn in drawn_ways(Looks(60, colour), f"before {attack} after"):
+    for drawn in drawn_ways(Renderer(60, colour), f"before {attack} after"):
         rest = OURS.sub("", drawn)
         assert all(letter.isprintable() or letter == "\n" for letter in rest), ascii(rest)
 
 
 @pytest.mark.parametrize("text", ["[bold]x[/bold]", "[link=https://evil.example]x[/link]", ":warning:", "[red]"])
 def test_markup_is_text(text: str) -> None:
-    for drawn in drawn_ways(Looks(80, True), text):
+    for drawn in drawn_ways(Renderer(80, True), text):
         assert text in OURS.sub("", drawn)
 
 
 def test_a_link_shows_where_it_leads() -> None:
-    assert "https://evil.example" in Looks(80, True).markdown("[https://good.example](https://evil.example)")
+    assert "https://evil.example" in Renderer(80, True).markdown("[https://good.example](https://evil.example)")
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_a_link_shows_where_it_leads() -> None:
     ],
 )
 def test_a_line_of_a_list_goes_on_below_its_last_column_that_leaves_room(line: str, drawn: str) -> None:
-    assert Looks(24, False).item(line) == drawn
+    assert Renderer(24, False).item(line) == drawn
 
 
 def test_markdown_is_drawn() -> None:
-    drawn = Looks(80, True).markdown("# Title\n\n* **one**\n* two\n\n```python\nx = 1\n```")
+    drawn = Renderer(80, True).markdown("# Title\n\n* **one**\n* two\n\n```python\nx = 1\n```")
     plain = OURS.sub("", drawn)
     assert "**" not in plain
     assert "```" not in plain
@@ -77,8 +77,8 @@ def test_markdown_is_drawn() -> None:
 @covers("terminal.colours")
 def test_without_colour_nothing_is_coloured() -> None:
     text = "# T\n\n`code` **bold**\n\n```python\nx = 'a'\n```"
-    assert COLOURS.search(Looks(80, True).markdown(text))
-    for drawn in drawn_ways(Looks(80, False), text):
+    assert COLOURS.search(Renderer(80, True).markdown(text))
+    for drawn in drawn_ways(Renderer(80, False), text):
         assert not COLOURS.search(drawn)
 
 
@@ -100,12 +100,12 @@ def test_colours_are_for_terminals_whose_user_wants_them(stream: io.StringIO, en
 @pytest.mark.parametrize("width", [10, 20, 40])
 def test_a_narrow_terminal_is_not_overrun(width: int) -> None:
     text = "a word and averyveryverylongwordthatdoesnotfit and more\n\n* item item item item"
-    for drawn in drawn_ways(Looks(width, True), text):
+    for drawn in drawn_ways(Renderer(width, True), text):
         assert max(len(row) for row in OURS.sub("", drawn).splitlines()) <= width
 
 
 def test_every_row_of_a_card_has_its_bar() -> None:
-    drawn = OURS.sub("", Looks(20, True).card([CardLine("argument", "x" * 70), CardLine("argument", "a\nb")]))
+    drawn = OURS.sub("", Renderer(20, True).card([CardLine("argument", "x" * 70), CardLine("argument", "a\nb")]))
     assert all(row.startswith("┃ ") for row in drawn.splitlines())
 
 
@@ -115,5 +115,5 @@ def test_every_row_of_a_card_has_its_bar() -> None:
 )
 @pytest.mark.parametrize("width", [10, 20, 60])
 def test_every_row_of_the_agents_words_has_its_margin(text: str, width: int) -> None:
-    for drawn in (Looks(width, True).markdown(text), Looks(width, False).quoted(text)):
+    for drawn in (Renderer(width, True).markdown(text), Renderer(width, False).quoted(text)):
         assert all(row == "┊" or row.startswith("┊ ") for row in OURS.sub("", drawn).splitlines())

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from prompt_toolkit.input import create_pipe_input
 
-from curtainwall.channels.terminal import OnAsk, Shape, Telling, one_shot
-from curtainwall.channels.terminal.keys import GRACE_MILLIS
+from curtainwall.channels.terminal import OnAsk, OneShotSettings, Shape, one_shot
+from curtainwall.channels.terminal.asks import GRACE_MILLIS
 from curtainwall.model import (
     AnswerApproval,
     ApprovalAnswered,
@@ -65,7 +65,7 @@ class Shot:
                 assert session == SESSION
                 parts.append(asyncio.create_task(part()))
 
-            settings = Telling(shape, on_ask, self.out, self.err, attend=attend, **more)
+            settings = OneShotSettings(shape, on_ask, self.out, self.err, attend=attend, **more)
             code = await one_shot(self.desk.line, SESSION, ANN, self.task, settings)
             await asyncio.gather(*parts)
             return code

@@ -8,7 +8,7 @@ import pytest
 
 CLOSES = """
 import asyncio, sys
-from curtainwall.channels.terminal.signals import hold_interrupts
+from curtainwall.channels.terminal.exit import hold_interrupts
 
 async def main():
     hold_interrupts()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from curtainwall.channels.terminal.status import asks_lines, doing_line, status_line
+from curtainwall.channels.terminal.view import asks_lines, doing_line, status_line
 from curtainwall.model import Basis, ContextMeasured, TurnId
-from curtainwall.operations.tale import Tale
+from curtainwall.operations.activity import SessionActivity
 from tests.support.given import NOW, SESSION
 from tests.unit.channels.slash.test_control import asking
 
@@ -46,7 +46,7 @@ def test_money_that_nobody_counted_is_a_question_mark() -> None:
 
 
 def test_what_runs_is_told_and_nothing_where_nothing_does() -> None:
-    tale = Tale()
+    tale = SessionActivity()
     assert doing_line(tale, "x", 0, 80) == ""
     tale.turn = TurnId("t1")
     assert "thinking" in doing_line(tale, "", 0, 80)

@@ -1,6 +1,6 @@
 """How many there are, in words."""
 
-from curtainwall.channels.text.counts import counted
+from curtainwall.channels.plain import counted
 
 
 def test_one_is_told_as_one() -> None:

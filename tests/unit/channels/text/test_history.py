@@ -1,6 +1,6 @@
 """What was said: messages when they are taken up, whole texts or what is left of them, and what a fork knew before."""
 
-from curtainwall.channels.text.history import Utterance, utterances
+from curtainwall.channels.conversation import Utterance, utterances
 from curtainwall.model import HistoryInherited, MessageId, SendMessage, SessionId, SessionReady, TurnStatus, WithdrawMessage
 from tests.support.desks import Hand, MemoryDesk
 from tests.support.given import ANN, BOB, NOW, SESSION, opened

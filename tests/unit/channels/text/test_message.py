@@ -3,20 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.channels.text.message import Saying
+from curtainwall.channels.conversation import StreamedMessage
 from tests.support.covers import covers
 
 WORDS = st.lists(st.text("ab \n", min_size=1, max_size=5), max_size=8)
 
 
-def shown(saying: Saying) -> str:
+def shown(saying: StreamedMessage) -> str:
     return saying.take(len(saying.tail))
 
 
 @covers("terminal.text-once")
 @given(WORDS, st.data())
 def test_live_text_pieces_and_the_whole_are_shown_once(words: list[str], data: st.DataObject) -> None:
-    saying, whole, seen = Saying(), "".join(words), ""
+    saying, whole, seen = StreamedMessage(), "".join(words), ""
     logged = 0
     for count, word in enumerate(words, start=1):
         saying.heard(word)
@@ -32,7 +32,7 @@ def test_live_text_pieces_and_the_whole_are_shown_once(words: list[str], data: s
 
 @given(WORDS)
 def test_without_live_text_the_log_is_enough(words: list[str]) -> None:
-    saying, seen = Saying(), ""
+    saying, seen = StreamedMessage(), ""
     for word in words:
         saying.logged(word)
         seen += shown(saying)
@@ -41,7 +41,7 @@ def test_without_live_text_the_log_is_enough(words: list[str]) -> None:
 
 @given(WORDS, st.integers(0, 8))
 def test_live_text_that_comes_after_the_whole_message_is_not_shown_again(words: list[str], late: int) -> None:
-    saying = Saying()
+    saying = StreamedMessage()
     seen = ""
     for word in words[:late]:
         saying.heard(word)
@@ -53,7 +53,7 @@ def test_live_text_that_comes_after_the_whole_message_is_not_shown_again(words: 
 
 
 def test_live_text_that_runs_ahead_belongs_to_the_next_message() -> None:
-    saying = Saying()
+    saying = StreamedMessage()
     saying.heard("one")
     saying.heard("two")
     assert saying.take(3) == "one"
@@ -63,14 +63,14 @@ def test_live_text_that_runs_ahead_belongs_to_the_next_message() -> None:
 
 
 def test_the_log_has_the_last_word() -> None:
-    saying = Saying()
+    saying = StreamedMessage()
     saying.heard("something else")
     assert saying.take(9) == "something"
     assert saying.spoke("the truth") == "the truth"
 
 
 def test_text_that_breaks_off_is_kept() -> None:
-    saying = Saying()
+    saying = StreamedMessage()
     saying.heard("half a sen")
     assert saying.take(5) == "half "
     assert saying.broke_off() == "a sen"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.channels.text.plain import GOES_ON, breadth, exact_rows, plain, plain_line, short
+from curtainwall.channels.plain import GOES_ON, display_width, exact_rows, plain, plain_line, short
 from curtainwall.session import inert
 from tests.support.covers import covers
 
@@ -72,5 +72,5 @@ def test_nothing_unprintable_comes_through_wherever_a_text_is_split(text: str, a
 def test_rows_that_are_exact_lose_no_blank_and_fit(line: str, width: int) -> None:
     found = exact_rows(line, width)
     assert "".join(row.removeprefix(GOES_ON) if place else row for place, row in enumerate(found)) == line
-    assert all(breadth(row) <= width for row in found)
+    assert all(display_width(row) <= width for row in found)
     assert all(row.startswith(GOES_ON) for row in found[1:])

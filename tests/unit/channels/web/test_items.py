@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from curtainwall.channels.web.render.items import Conversation, Note, Said
+from curtainwall.channels.web.render.items import MessageItem, NoteItem, PageConversation
 from curtainwall.model import (
     AgentSpoke,
     AnyEvent,
@@ -29,8 +29,8 @@ from tests.support.given import ANN, read
 TURN = TurnId("t1")
 
 
-def taken(*events: AnyEvent) -> Conversation:
-    told = Conversation()
+def taken(*events: AnyEvent) -> PageConversation:
+    told = PageConversation()
     for seq, event in enumerate(events, 1):
         told.take(Recorded(session_stream(SessionId("s1")), seq, event))
     return told
@@ -46,7 +46,7 @@ def said(message: str, text: str = "go", role: Literal["human", "context"] = "hu
 
 def notes(*events: AnyEvent) -> list[tuple[str, str]]:
     told = taken(*events)
-    return [(item.tone, item.text) for item in told.items.values() if isinstance(item, Note)]
+    return [(item.tone, item.text) for item in told.items.values() if isinstance(item, NoteItem)]
 
 
 def test_what_a_turn_failed_of_is_told_once() -> None:
@@ -101,5 +101,5 @@ def test_a_long_argument_counts_however_deep_it_is() -> None:
 
 def test_what_is_put_beside_the_conversation_waits_for_no_turn() -> None:
     (item,) = taken(said("m1", role="context")).items.values()
-    assert isinstance(item, Said)
+    assert isinstance(item, MessageItem)
     assert item.standing == "taken"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from curtainwall.channels.web.render.markdown import LONGEST, as_html
+from curtainwall.channels.web.render.text import LONGEST, as_html
 from tests.support.covers import covers
 
 HOSTILE = (

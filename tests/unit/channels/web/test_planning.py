@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from curtainwall.channels.cron import CHANNEL, Firing
-from curtainwall.channels.cron.jobs import NOT_OVER, passed
+from curtainwall.channels.cron.jobs import NOT_OVER, passed_note
 from curtainwall.model import HOUSE, CallRequest, ExtensionNoted, Mode, SessionQuery, Who
-from curtainwall.serve.cron.firings import HouseFirings
-from curtainwall.serve.cron.jobs import jobs_in
+from curtainwall.serve.firings import JobFirings
+from curtainwall.serve.jobs import jobs_in
 from curtainwall.teams.callers import OutsideCaller
 from tests.support.covers import covers
 from tests.support.webs import CONFIG, Visit, Web, web_at
@@ -69,7 +69,7 @@ def test_a_job_is_run_now_by_an_operator_and_its_session_works_here(web: Web, an
 
 
 def test_whoever_wants_a_job_in_the_same_moment_gets_a_firing_each(web: Web) -> None:
-    firings = HouseFirings(web.served.wired, web.served.work.turns.attend, "demo")
+    firings = JobFirings(web.served.wired, web.served.work.turns.attend, "demo")
 
     async def all_at_once() -> list[Firing]:
         return await asyncio.gather(*(firings.claim_now("nightly") for _ in range(8)))
@@ -80,8 +80,8 @@ def test_whoever_wants_a_job_in_the_same_moment_gets_a_firing_each(web: Web) -> 
 @covers("web.jobs")
 def test_a_skipped_firing_leads_to_the_session_that_was_in_its_way(web: Web, ann: Visit) -> None:
     nightly = next(job for job in jobs_in(web.served.config) if job.name == "nightly")
-    note = HouseFirings(web.served.wired, web.served.work.turns.attend, "demo").note
-    web.do(note(passed(nightly, 1_000, "skipped", f"{NOT_OVER}: session abc123")))
+    note = JobFirings(web.served.wired, web.served.work.turns.attend, "demo").note
+    web.do(note(passed_note(nightly, 1_000, "skipped", f"{NOT_OVER}: session abc123")))
     assert 'the one before is not over: session <a href="/sessions/abc123">abc123</a>' in ann.get("/cron").text
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from curtainwall.channels.web.live.clients import BEAT_SECONDS, Client, Crowd, told_json
+from curtainwall.channels.web.live.clients import BEAT_SECONDS, StreamClient, StreamGroup, sse_json
 from curtainwall.model import RenameSession, SessionId, Who
 from tests.support.covers import covers
 from tests.support.houses import run
@@ -127,13 +127,13 @@ def test_who_signs_out_hears_nothing_more_however_busy_a_session_is(web: Web, ho
 @covers("web.streams-are-bounded")
 def test_a_browser_that_does_not_read_is_let_go_and_the_others_hear_everything() -> None:
     async def check() -> None:
-        crowd, slow, quick = Crowd(), Client(), Client()
+        crowd, slow, quick = StreamGroup(), StreamClient(), StreamClient()
         crowd.join(slow)
         crowd.join(quick)
         heard = 0
         reading = quick.messages(lambda: True)
         for number in range(2_000):
-            crowd.tell(told_json("n", number))
+            crowd.tell(sse_json("n", number))
             heard += (await anext(reading)).count(b"event: n")
         assert heard == 2_000
         assert (slow.is_over, len(crowd)) == (True, 1)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from curtainwall.channels.web.live.session_hub import EARLIER, WINDOW, window_at
-from curtainwall.channels.web.render.items import Conversation
+from curtainwall.channels.web.render.items import PageConversation
 from curtainwall.model import (
     Recorded,
     StreamId,
@@ -71,7 +71,7 @@ def test_a_page_reads_a_window_of_the_log_and_not_all_of_it(web: Web) -> None:
 
 def test_what_is_said_has_the_same_name_wherever_a_page_begins(web: Web) -> None:
     session = long_session(web, TURNS)
-    whole, later = Conversation(), Conversation(1_000)
+    whole, later = PageConversation(), PageConversation(1_000)
     for it in web.served.wired.house.feed.read(session_stream(session)):
         whole.take(it)
         if it.seq > 1_000:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 import httpx2
 import pytest
 
-from curtainwall.channels.webhook.endpoint import Delivery, Endpoint, Hook, Outcome
+from curtainwall.channels.webhook.endpoint import Delivery, DeliveryStatus, Webhook, WebhookEndpoint
 from curtainwall.channels.webhook.proofs import Proof
 from curtainwall.model import SessionId
 from tests.support.covers import covers
@@ -24,7 +24,7 @@ class Taken:
     async def take(self, delivery: Delivery) -> SessionId:
         return SessionId(delivery.key)
 
-    def outcome(self, hook: str, session: SessionId) -> Outcome:
+    def outcome(self, hook: str, session: SessionId) -> DeliveryStatus:
         raise NotImplementedError
 
     def ticket(self, hook: str, session: SessionId) -> str:
@@ -34,8 +34,8 @@ class Taken:
 def tell(story: Story) -> None:
     async def run() -> None:
         clock, reports = FakeClock(), list[str]()
-        hook = Hook("ci", Proof("token", SECRET, "authorization"), "go", per_minute=2)
-        app = Endpoint({"ci": hook}, Taken(), clock, reports.append).app()
+        hook = Webhook("ci", Proof("token", SECRET, "authorization"), "go", per_minute=2)
+        app = WebhookEndpoint({"ci": hook}, Taken(), clock, reports.append).app()
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://hooks") as client:
             await story(client, clock, reports)
 

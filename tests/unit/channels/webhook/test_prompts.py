@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from curtainwall.channels.webhook import Missing, data_of, is_template, prompt_of, read_payload
+from curtainwall.channels.webhook import MissingField, data_of, is_template, prompt_of, read_payload
 from tests.support.covers import covers
 
 VALUES: st.SearchStrategy[JsonValue] = st.recursive(
@@ -25,7 +25,7 @@ def test_fields_stand_quoted_in_the_users_words() -> None:
 @pytest.mark.parametrize("path", ["gone", "issue.gone", "issue.labels.2", "issue.title.0", "n.0"])
 def test_a_field_that_is_missing_is_said_unless_the_user_says_what_stands_there_instead(path: str) -> None:
     payload: JsonValue = {"issue": {"title": "x", "labels": ["a", "b"], "body": None}, "n": 3}
-    with pytest.raises(Missing, match=f"the delivery has no `{path}`, which the prompt names"):
+    with pytest.raises(MissingField, match=f"the delivery has no `{path}`, which the prompt names"):
         prompt_of(f"about {{{{ {path} }}}}", payload)
     assert prompt_of(f'about {{{{ {path} or "an unknown place" }}}}.', payload) == "about an unknown place."
     assert prompt_of(f'about{{{{ {path} or "" }}}}.', payload) == "about."

@@ -5,7 +5,7 @@ import hmac
 
 import pytest
 
-from curtainwall.channels.webhook import Proof, Refused
+from curtainwall.channels.webhook import DeliveryRefused, Proof
 from tests.support.covers import covers
 
 SECRET = "correct horse battery staple"
@@ -45,14 +45,14 @@ def test_a_signature_of_the_body_is_a_proof() -> None:
     ],
 )
 def test_anything_else_is_none(headers: dict[str, str]) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(DeliveryRefused) as refusal:
         SIGNED.checked(headers, BODY, NOW)
     assert refusal.value.status == 401
 
 
 @covers("webhook.only-whoever-knows-the-secret-delivers")
 def test_a_changed_body_has_another_signature() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(DeliveryRefused):
         SIGNED.checked({"x-hub-signature-256": f"sha256={sign(BODY)}"}, BODY + b" ", NOW)
 
 
@@ -60,21 +60,21 @@ def test_a_changed_body_has_another_signature() -> None:
 def test_a_signed_time_must_be_near() -> None:
     assert TIMED.checked(timed(), BODY, NOW) == TIMED.checked(timed(), BODY, NOW)
     for late in (301, -301):
-        with pytest.raises(Refused, match="older or newer"):
+        with pytest.raises(DeliveryRefused, match="older or newer"):
             TIMED.checked(timed(), BODY, NOW + late * 1000)
 
 
 @covers("webhook.replays-are-refused")
 @pytest.mark.parametrize("told", ["", "soon", "-5", "1e9", "٣", "9" * 13])
 def test_a_time_that_is_none_is_refused(told: str) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(DeliveryRefused) as refusal:
         TIMED.checked({**timed(), "x-time": told}, BODY, NOW)
     assert refusal.value.status == 401
 
 
 @covers("webhook.replays-are-refused")
 def test_a_time_that_was_not_signed_is_no_proof() -> None:
-    with pytest.raises(Refused, match="signature"):
+    with pytest.raises(DeliveryRefused, match="signature"):
         TIMED.checked({**timed(), "x-time": str(NOW // 1000 + 1)}, BODY, NOW)
 
 
@@ -95,8 +95,8 @@ def test_with_a_token_the_sender_names_its_deliveries_or_the_body_does() -> None
     assert first != TOKEN.checked({**right, "idempotency-key": "2"}, BODY, NOW)
     # A name that looks like a digest is not taken for one.
     assert TOKEN.checked({**right, "idempotency-key": hashlib.sha256(BODY).hexdigest()}, b"", NOW) != hashlib.sha256(BODY).hexdigest()
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(DeliveryRefused) as refusal:
         TOKEN.checked({**right, "idempotency-key": "k" * 201}, BODY, NOW)
     assert refusal.value.status == 400
-    with pytest.raises(Refused):
+    with pytest.raises(DeliveryRefused):
         TOKEN.checked({"authorization": SECRET}, BODY, NOW)

@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 
 from curtainwall.cli.main import PIPE_CLOSED
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import open_gate
+from curtainwall.compose.setup import load_setup
 from curtainwall.host.files.tail import last_lines, lines_as_they_come
 from tests.support.covers import covers
 from tests.support.in_process import Places, Said, read, session_in
@@ -36,7 +36,7 @@ def test_every_open_ask_is_listed_however_many_there_are_and_a_list_that_is_cut_
     session_in(places.workspace)
 
     async def ask() -> list[str]:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             return [approval for _, approval in await ask_often(wired.store.log, 1_100)]
 
     asks = asyncio.run(ask())

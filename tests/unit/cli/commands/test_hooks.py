@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from curtainwall.compose.gate import hooks_of, open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.compose.gate import open_gate, session_hooks
+from curtainwall.compose.setup import load_setup
 from curtainwall.config.docs import effective
 from curtainwall.config.loader import parse_config
 from curtainwall.model import CloseSession, CommandRefused, Effect, ExtensionNoted, MessageAccepted, session_stream
@@ -78,7 +78,7 @@ def test_the_list_shows_hooks_of_both_sources(run: Run, places: Places) -> None:
 def test_one_key_names_the_file_alone(places: Places) -> None:
     (places.user / "settings.json").write_text(json.dumps({"hooks": {"Stop": [{"hooks": [command("bell")]}]}}))
     configure(places, 'hooks = "~/settings.json"')
-    assert [hook.event for hook in set_up().hooks.hooks] == ["Stop"]
+    assert [hook.event for hook in load_setup().hooks.hooks] == ["Stop"]
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"hooks": {"PreToolUse": [{"hooks": [{"type": "agent"}]}]}}'])
@@ -97,7 +97,7 @@ def test_no_agent_touches_the_file_and_no_workspace_holds_it(places: Places) -> 
     file.write_text("{}")
     configure(places, f'hooks = "{file}"')
     with pytest.raises(CommandRefused, match=r"settings\.json"):
-        set_up().workspace_at(places.workspace, own=False)
+        load_setup().workspace_at(places.workspace, own=False)
 
 
 def test_trusting_shows_the_hooks_asks_and_pins(run: Run, places: Places) -> None:
@@ -238,7 +238,7 @@ def test_a_hook_after_a_call_that_fails_is_noted_in_the_log(places: Places) -> N
     configure(places, '[[hooks.PostToolUse]]\nhooks = [{type = "command", command = "echo oh >&2; exit 7"}]')
 
     async def story() -> tuple[Any, list[Any]]:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace)
             answer = await wired.gate.request(session, read("a"), wait=False)
             return answer, [recorded.event for recorded in wired.house.feed.read(session_stream(session))]
@@ -265,11 +265,11 @@ def test_the_house_tells_of_beginning_and_end_and_withholds_our_keys(
     )
 
     async def story() -> list[Any]:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace)
-            async with hooks_of(wired, session):
+            async with session_hooks(wired, session):
                 await wired.house.send(session, CloseSession(by=wired.house.feed.read(session_stream(session))[0].event.by, reason="done"))
-            async with hooks_of(wired, session):
+            async with session_hooks(wired, session):
                 pass
             return [recorded.event for recorded in wired.house.feed.read(session_stream(session))]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.compose.servers import needs_of
+from curtainwall.compose.servers import needed_paths
 from curtainwall.config.loader import load_config
 from tests.support.in_process import Places, Said
 from tests.support.servers import TOOL_SERVER
@@ -248,6 +248,6 @@ def test_what_a_command_line_needs_is_found(tmp_path: Path) -> None:
     script, program = modules / "@x" / "server" / "index.js", venv / "bin" / "server"
     script.touch()
     program.touch()
-    assert needs_of("node", [str(script), "--flag", "gone/away"]) == (str(modules),)
-    assert needs_of(str(program), []) == (str(venv), str(tmp_path / "python"))
-    assert needs_of("/usr/bin/python3", ["-m", "x"]) == ()
+    assert needed_paths("node", [str(script), "--flag", "gone/away"]) == (str(modules),)
+    assert needed_paths(str(program), []) == (str(venv), str(tmp_path / "python"))
+    assert needed_paths("/usr/bin/python3", ["-m", "x"]) == ()

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.compose.gate import open_house
+from curtainwall.compose.gate import open_gate
 from curtainwall.compose.sessions import Parts
-from curtainwall.compose.setup import set_up
-from curtainwall.host.account import local_user
+from curtainwall.compose.setup import load_setup
+from curtainwall.host.user import local_user
 from curtainwall.model import (
     SYSTEM,
     AddLabels,
@@ -38,15 +38,14 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.copy_tree import copy_tree
-from curtainwall.operations.exports import export_lines, read_export
-from curtainwall.operations.fork import fork
+from curtainwall.operations.fork import copy_tree, fork
 from curtainwall.operations.open import reset
 from curtainwall.operations.remove import remove_tree
+from curtainwall.operations.replay import export_lines, read_export
 from curtainwall.operations.sessions import Sessions
 from curtainwall.runtime import SystemClock
 from curtainwall.store import MemoryStore
-from curtainwall.store.in_memory.store import MemoryLog
+from curtainwall.store.memory import MemoryLog
 from tests.support.covers import covers
 from tests.support.in_process import Places, Said, opened, read, session_in
 
@@ -125,7 +124,7 @@ def conversation_in(places: Places) -> SessionId:
     me = local_user()
 
     async def work() -> SessionId:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace)
 
             async def send(*commands: AnyCommand) -> None:
@@ -301,7 +300,7 @@ def test_a_session_with_a_past_is_opened_in_one_commit(
     async def story() -> None:
         store = MemoryStore(SystemClock())
         store.log = Recording(store.disk)
-        async with open_house(set_up(), parts=Parts(store=store)) as wired:
+        async with open_gate(load_setup(), parts=Parts(store=store)) as wired:
             session = await opened(wired, places.workspace)
             written.clear()
             await how(wired.sessions, session, local_user())
@@ -316,7 +315,7 @@ def test_a_fork_has_every_label_that_its_parent_got_while_it_was_copied(places: 
         (places.workspace / str(number)).touch()
 
     async def story() -> None:
-        async with open_house(set_up(), parts=Parts(store=MemoryStore(SystemClock()))) as wired:
+        async with open_gate(load_setup(), parts=Parts(store=MemoryStore(SystemClock()))) as wired:
             parent = await opened(wired, places.workspace)
             forking = asyncio.create_task(fork(wired.sessions, parent, local_user()))
             await asyncio.sleep(0)
@@ -420,7 +419,7 @@ def test_a_turn_that_failed_or_was_interrupted_is_told_from_one_that_is_done(
     run: Run, places: Places, status: TurnStatus, stands: str, told: str
 ) -> None:
     async def work() -> SessionId:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session, turn = await opened(wired, places.workspace), TurnId("t1")
             await wired.house.send(session, SendMessage(by=local_user(), message=MessageId("m1"), text="go on"))
             await wired.house.send(session, StartTurn(by=SYSTEM, turn=turn))
@@ -445,7 +444,7 @@ def test_a_turn_that_nobody_works_on_is_told_with_what_to_do(run: Run, places: P
     assert f"no process works on {session} now" in run("sessions", "list").err
 
     async def looked_at() -> tuple[Said, Said]:
-        async with open_house(set_up()) as wired, wired.house.hold(session):
+        async with open_gate(load_setup()) as wired, wired.house.hold(session):
             return run("sessions", "show", session), run("sessions", "list")
 
     held, listed = asyncio.run(asyncio.wait_for(looked_at(), 60))
@@ -470,7 +469,7 @@ def test_what_a_deletion_that_was_killed_left_behind_goes_with_the_next_cleaning
     sockets.mkdir(parents=True)
 
     async def killed_behind_the_log() -> None:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             await wired.house.delete(gone, local_user())
 
     asyncio.run(killed_behind_the_log())
@@ -486,7 +485,7 @@ def test_what_a_deletion_that_was_killed_left_behind_goes_with_the_next_cleaning
 
 def test_a_session_in_use_stays(run: Run, places: Places) -> None:
     async def work() -> SessionId:
-        async with open_house(set_up()) as wired:
+        async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace)
             async with wired.house.hold(session):
                 said = await asyncio.to_thread(run, "sessions", "delete", session, "--yes")

@@ -13,7 +13,7 @@ from curtainwall.config.web import WebSection
 from curtainwall.host.home import find_home
 from curtainwall.model import TryLater
 from curtainwall.runtime import SystemClock
-from curtainwall.serve.web.listener import announced, require_listener
+from curtainwall.serve.web.sign_in import announce_listener, require_listener
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 from tests.support.covers import covers
@@ -63,7 +63,7 @@ def test_what_an_earlier_serve_wrote_down_vouches_for_nobody(run: Run, places: P
     configure(places, port := free_port())
     home, web = find_home(), WebSection(port=port)
     home.prepare()
-    with listener(port) as ours, announced(home, web, ours):
+    with listener(port) as ours, announce_listener(home, web, ours):
         assert run("web", "link").out.startswith(f"http://127.0.0.1:{port}/sign-in?code=")
         written = (home.root / "run" / "web.json").read_bytes()
         assert (home.root / "run" / "web.json").stat().st_mode & 0o777 == 0o600
@@ -84,7 +84,7 @@ def test_what_an_earlier_serve_wrote_down_vouches_for_nobody(run: Run, places: P
 def test_a_configuration_that_names_another_port_than_the_one_that_is_served_gives_no_link(run: Run, places: Places) -> None:
     home, port, other = find_home(), free_port(), free_port()
     home.prepare()
-    with listener(port) as ours, announced(home, WebSection(port=port), ours):
+    with listener(port) as ours, announce_listener(home, WebSection(port=port), ours):
         configure(places, other)
         told = run("web", "link")
         assert (told.code, f"served at port {port}" in told.err) == (1, True)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from curtainwall.compose.external.meter import TurnMeter
-from curtainwall.egress import Counted, Dialect, Ended, ModelCall
+from curtainwall.egress import CountedUsage, Dialect, ModelCall, ModelCallEnd
 from curtainwall.model import (
     Basis,
     BudgetExhausted,
@@ -18,7 +18,7 @@ from curtainwall.model import (
     TurnAt,
     TurnId,
 )
-from curtainwall.runtime import Actor, HouseJournal, SystemClock
+from curtainwall.runtime import Actor, SessionJournal, SystemClock
 from curtainwall.store import MemoryStore
 from tests.support.covers import covers
 from tests.support.houses import ANN, events, house, open_session
@@ -44,16 +44,16 @@ def test_replies_that_flow_together_stop_at_the_limit_and_a_raise_lets_them_go_o
             session = await open_session(opened, tmp_path)
             async with opened.hold(session) as actor:
                 await begun(actor)
-                meter = TurnMeter(TurnAt(session=session, turn=TURN), lambda: actor.state, HouseJournal(opened), opened.clock, None)
+                meter = TurnMeter(TurnAt(session=session, turn=TURN), lambda: actor.state, SessionJournal(opened), opened.clock, None)
                 one, two = model_call(1, CHEAP), model_call(2, CHEAP)
                 assert (await meter.begins(one)).allowed
                 assert (await meter.begins(two)).allowed
-                assert meter.counts(one, Counted(600_000, 10)) is None
-                stop = meter.counts(two, Counted(399_990, 0))
+                assert meter.counts(one, CountedUsage(600_000, 10)) is None
+                stop = meter.counts(two, CountedUsage(399_990, 0))
                 assert stop == "the budget of 1e+06 tokens is used up; a person can raise it"
                 assert not (await meter.begins(model_call(3))).allowed, "not even a third one begins while these are only counted here"
-                await meter.ended(one, Counted(600_000, 10, measured=True, stop_reason="end_turn"), Ended("done", 200))
-                await meter.ended(two, Counted(399_990, 0), Ended("stopped", 200, stop))
+                await meter.ended(one, CountedUsage(600_000, 10, measured=True, stop_reason="end_turn"), ModelCallEnd("done", 200))
+                await meter.ended(two, CountedUsage(399_990, 0), ModelCallEnd("stopped", 200, stop))
                 await meter.settled()
                 told = events(opened, session)
                 assert len(of(ModelRequested, told)) == 2
@@ -66,7 +66,7 @@ def test_replies_that_flow_together_stop_at_the_limit_and_a_raise_lets_them_go_o
                 assert refused.reason == "the budget of tokens is used up; a person can raise it"
                 await actor.submit(RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=2_000_000))
                 assert (await meter.begins(model_call(5))).allowed
-                await meter.ended(model_call(5), Counted(), Ended("left"))
+                await meter.ended(model_call(5), CountedUsage(), ModelCallEnd("left"))
 
     run(story())
 
@@ -78,19 +78,19 @@ def test_dollars_are_counted_while_a_reply_flows_and_nothing_begins_after_the_tu
             session = await open_session(opened, tmp_path)
             async with opened.hold(session) as actor:
                 await begun(actor)
-                meter = TurnMeter(TurnAt(session=session, turn=TURN), lambda: actor.state, HouseJournal(opened), opened.clock, None)
+                meter = TurnMeter(TurnAt(session=session, turn=TURN), lambda: actor.state, SessionJournal(opened), opened.clock, None)
                 dear, unknown = model_call(1), model_call(2, "nobody-knows-its-price")
                 assert (await meter.begins(dear)).allowed
-                assert meter.counts(dear, Counted(0, 400_000)) == "the budget of 5 dollars is used up; a person can raise it"
-                await meter.ended(dear, Counted(), Ended("refused", 529))
+                assert meter.counts(dear, CountedUsage(0, 400_000)) == "the budget of 5 dollars is used up; a person can raise it"
+                await meter.ended(dear, CountedUsage(), ModelCallEnd("refused", 529))
                 assert (await meter.begins(unknown)).allowed
-                assert meter.counts(unknown, Counted(0, 400_000)) is None
-                await meter.ended(unknown, Counted(0, 10, stop_reason="stop"), Ended("left", 200))
+                assert meter.counts(unknown, CountedUsage(0, 400_000)) is None
+                await meter.ended(unknown, CountedUsage(0, 10, stop_reason="stop"), ModelCallEnd("left", 200))
                 (failed,), (kept,) = of(ModelFailed, events(opened, session)), of(ModelResponded, events(opened, session))
                 assert failed.failure == "the provider answered with status 529"
                 assert (kept.stop_reason, kept.usage.dollars_basis) == ("stop", Basis.UNKNOWN), "a client may leave once it has it all"
                 late = TurnMeter(
-                    TurnAt(session=session, turn=TurnId("over")), lambda: actor.state, HouseJournal(opened), opened.clock, None
+                    TurnAt(session=session, turn=TurnId("over")), lambda: actor.state, SessionJournal(opened), opened.clock, None
                 )
                 assert (await late.begins(dear)).reason == "the turn is over"
 

@@ -7,10 +7,10 @@ import pytest
 
 from curtainwall.agents.external.container import Adapters
 from curtainwall.compose.external.containers import adapters_of, limits_of
-from curtainwall.compose.external.providers import accesses, how_to_get, see_that_keys_fit, see_that_team_keys_stand
+from curtainwall.compose.external.providers import accesses, key_remedy, require_matching_keys, require_team_keys
 from curtainwall.config.agents import SHIPPED
 from curtainwall.config.loader import parse_config
-from curtainwall.config.secret_places import model_secrets, secret_files, secret_variables
+from curtainwall.config.secrets import model_secrets, secret_files, secret_variables
 from curtainwall.egress.upstream.sentinels import Keyring, Refreshing
 from curtainwall.host import Unavailable
 from curtainwall.model import Broken, CommandRefused
@@ -35,9 +35,9 @@ def test_a_provider_is_there_when_its_key_is_and_the_key_is_masked_before_it_is_
     assert learnt == {"openai-key": "sk-in-the-file"}
     assert not any(key in repr(found) for key in ("sk-in-the-file", "sk-ant-one", "AIzaTwo"))
     assert list(accesses(parse_config(""), learnt.__setitem__, {})) == []
-    assert how_to_get(("gemini",)).startswith("set GEMINI_API_KEY;")
-    assert how_to_get(("anthropic",)).startswith("set ANTHROPIC_API_KEY, or CLAUDE_CODE_OAUTH_TOKEN with the token of a subscription;")
-    assert how_to_get(("anthropic", "openai")).startswith("set ANTHROPIC_API_KEY or set OPENAI_API_KEY;")
+    assert key_remedy(("gemini",)).startswith("set GEMINI_API_KEY;")
+    assert key_remedy(("anthropic",)).startswith("set ANTHROPIC_API_KEY, or CLAUDE_CODE_OAUTH_TOKEN with the token of a subscription;")
+    assert key_remedy(("anthropic", "openai")).startswith("set ANTHROPIC_API_KEY or set OPENAI_API_KEY;")
 
 
 @covers("brokered.accesses")
@@ -125,8 +125,8 @@ def test_an_own_key_is_a_token_only_where_its_own_section_says_so() -> None:
 def test_a_key_for_a_provider_that_the_agent_does_not_talk_to_is_told() -> None:
     config = parse_config('[agents.codex.keys.anthropic]\nenv = "TEAM_KEY"\n')
     with pytest.raises(Broken, match=r"\[agents\.codex\.keys\.anthropic\]: codex does not talk to `anthropic`; it talks to: openai"):
-        see_that_keys_fit(config, "codex", ("openai",))
-    see_that_keys_fit(config, "opencode", ("openai",))
+        require_matching_keys(config, "codex", ("openai",))
+    require_matching_keys(config, "opencode", ("openai",))
 
 
 @covers("agents.own-keys")
@@ -188,17 +188,17 @@ def test_where_a_teams_key_lies_no_agent_looks_and_no_child_inherits_it() -> Non
 def test_a_teams_keys_that_changed_while_it_is_served_are_neither_used_nor_replaced_by_others() -> None:
     begun, now = parse_config(TEAMS), parse_config(TEAMS.replace("BACKEND_KEY", "ANOTHER_KEY"))
     with pytest.raises(CommandRefused, match=r"`teams\.backend\.keys` has changed; start this process again"):
-        see_that_team_keys_stand(begun, now, "backend")
+        require_team_keys(begun, now, "backend")
     for team in ("frontend", "design", "nobody", ""):
-        see_that_team_keys_stand(begun, now, team)
+        require_team_keys(begun, now, team)
 
 
 @covers("teams.own-keys")
 def test_a_teams_key_for_a_provider_that_its_agent_does_not_talk_to_is_told() -> None:
     config = parse_config('[teams.x]\nproject = "/x"\nagent = "codex"\n[teams.x.keys.anthropic]\nenv = "A"\n')
     with pytest.raises(Broken, match=r"\[teams\.x\.keys\.anthropic\]: codex does not talk to `anthropic`; it talks to: openai"):
-        see_that_keys_fit(config, "codex", ("openai",), team="x")
-    see_that_keys_fit(config, "codex", ("openai",))
+        require_matching_keys(config, "codex", ("openai",), team="x")
+    require_matching_keys(config, "codex", ("openai",))
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from curtainwall.compose.external.reach import AtTheGate
-from curtainwall.egress import Reach, ReachKind
+from curtainwall.compose.connections import TurnNetworkGate
+from curtainwall.egress import ProviderAction, ProviderActionKind
 from curtainwall.model import (
     AnswerApproval,
     ApprovalAsked,
@@ -29,7 +29,7 @@ from tests.support.mcp import native
 from tests.support.policies import policy
 from tests.support.talking import of, run
 
-SEARCH = Reach("anthropic", ReachKind.WEB, "web_search_20250305", "tools[0]", removable=True)
+SEARCH = ProviderAction("anthropic", ProviderActionKind.WEB, "web_search_20250305", "tools[0]", removable=True)
 HOST = HostFacts(host="example.com", port=443, secure=False, scope=Scope.PUBLIC)
 MINE = """
 @id("my-search") permit (principal, action == Action::"use-tool", resource == Tool::"egress.provider_web");
@@ -47,7 +47,7 @@ def test_without_a_rule_everything_is_denied_and_asked_for_once_a_turn(tmp_path:
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as opened:
             session = await open_session(opened, tmp_path)
-            asking = AtTheGate(SessionGate(opened, native(session_runners(no_more))), TurnAt(session=session, turn=TurnId("t")))
+            asking = TurnNetworkGate(SessionGate(opened, native(session_runners(no_more))), TurnAt(session=session, turn=TurnId("t")))
             for _ in range(3):
                 assert await asking.judge(SEARCH) == "remove"
                 ruling = await asking.decide(HOST)
@@ -66,7 +66,7 @@ def test_with_a_rule_a_search_passes_and_a_connection_is_asked_about(tmp_path: P
     async def story() -> None:
         async with house(MemoryStore(SystemClock()), Rules(policy=policy(MINE))) as opened:
             session = await open_session(opened, tmp_path)
-            asking = AtTheGate(SessionGate(opened, native(session_runners(no_more))), TurnAt(session=session, turn=TurnId("t")))
+            asking = TurnNetworkGate(SessionGate(opened, native(session_runners(no_more))), TurnAt(session=session, turn=TurnId("t")))
             assert await asking.judge(SEARCH) == "allow"
 
             async def answer(*, granted: bool, number: int) -> ApprovalAsked:
@@ -77,7 +77,7 @@ def test_with_a_rule_a_search_passes_and_a_connection_is_asked_about(tmp_path: P
             ruling, asked = await asyncio.gather(asking.decide(HOST), answer(granted=True, number=0))
             assert ruling.allowed
             assert [(cover.role, cover.value) for cover in asked.covers] == [("send-url", "https://example.com")]
-            picture = Reach("openai", ReachKind.URL, "https://example.com/a.png", "input[0]", removable=False)
+            picture = ProviderAction("openai", ProviderActionKind.URL, "https://example.com/a.png", "input[0]", removable=False)
             handling, asked = await asyncio.gather(asking.judge(picture), answer(granted=False, number=1))
             assert handling == "remove"
             assert [(cover.role, cover.value) for cover in asked.covers] == [("fetch-url", "https://example.com")]

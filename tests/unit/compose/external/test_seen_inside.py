@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from curtainwall.compose.external.mounted import mounted_labels
-from curtainwall.compose.external.seen_inside import SeenInside
+from curtainwall.compose.external.containers import ContainerGate
+from curtainwall.compose.secret_files import mounted_labels
 from curtainwall.model import Answer, CallId, CallRequest, Effect, SessionId, ToolResult, Verdict
 from tests.support.covers import covers
 from tests.support.policies import policy, session
@@ -28,7 +28,7 @@ class Echo:
 
 @covers("brokered.paths")
 def test_paths_are_told_as_the_agent_knows_them_and_texts_as_they_are() -> None:
-    gate = SeenInside(Echo(), HERE, "/workspace")
+    gate = ContainerGate(Echo(), HERE, "/workspace")
 
     def heard(tool: str) -> object:
         value = {f"{HERE}/a": [f"`{HERE}/b`", f"{HERE}", f"{HERE}-2/c", f"{HERE}.old", 1, None]}

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.egress.refusal import Broke
-from curtainwall.egress.upstream.frames import Framing, framing_of
+from curtainwall.egress.refusals import Broke
+from curtainwall.egress.upstream.http1 import Framing, reply_framing
 
 CHUNKED = [(b"transfer-encoding", b"chunked")]
 
 
 def framed(status: int, headers: list[tuple[bytes, bytes]]) -> Framing:
-    return framing_of(status, headers, dict(headers))
+    return reply_framing(status, headers, dict(headers))
 
 
 def chunked(*pieces: bytes, trailer: bytes = b"") -> bytes:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.egress.refusal import Broke, Refused
-from curtainwall.egress.upstream.heads import request_head, request_start, take_head
+from curtainwall.egress.refusals import Broke, Refused
+from curtainwall.egress.upstream.http1 import request_head, request_start, take_head
 
 
 def test_a_head_is_taken_when_it_is_whole_and_not_before() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.egress.upstream.leaks import Guard
+from curtainwall.egress.upstream.relay import KeyRedactor
 
 KEY = b"sk-ant-real"
 
@@ -13,7 +13,7 @@ KEY = b"sk-ant-real"
 def test_no_cut_of_a_reply_lets_a_key_through(parts: list[bytes], data: st.DataObject) -> None:
     whole = b"".join(parts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
-    guard, passed = Guard([KEY]), b""
+    guard, passed = KeyRedactor([KEY]), b""
     for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
         passed += guard.feed(whole[start:end])
     passed += guard.rest()
@@ -25,20 +25,20 @@ def test_no_cut_of_a_reply_lets_a_key_through(parts: list[bytes], data: st.DataO
 @pytest.mark.parametrize("before", [b"", b"it is "])
 @pytest.mark.parametrize("cut", range(1, len(KEY)))
 def test_a_key_that_comes_in_two_pieces_is_overwritten_wherever_they_meet(before: bytes, cut: int) -> None:
-    guard = Guard([KEY])
+    guard = KeyRedactor([KEY])
     assert guard.feed(before + KEY[:cut]) == before
     assert guard.feed(KEY[cut:] + b".") == b"*" * len(KEY) + b"."
 
 
 def test_what_cannot_be_the_beginning_of_a_key_passes_at_once() -> None:
-    guard = Guard([KEY])
+    guard = KeyRedactor([KEY])
     assert guard.feed(b"data: yes\n\n") == b"data: yes\n\n"
     assert guard.feed(b"data: sk-an") == b"data: "
     assert guard.feed(b"t\n") == b"sk-ant\n"
 
 
 def test_several_keys_are_looked_for_and_headers_that_hold_one_are_dropped() -> None:
-    guard = Guard([b"first-key", b"second-key"])
+    guard = KeyRedactor([b"first-key", b"second-key"])
     assert guard.feed(b"first-key second-key.") == b"********* **********."
     held, free = (b"x-echo", b"it is second-key"), (b"x-echo", b"it is not")
     assert guard.headers([free]) == [free]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from curtainwall.egress import ANTHROPIC, BEARER, GEMINI, OPENAI, Access, mint
-from curtainwall.egress.refusal import Refused
+from curtainwall.egress.refusals import Refused
 from curtainwall.egress.upstream.sentinels import Keyring
 from curtainwall.host import Unavailable
 from tests.support.covers import covers

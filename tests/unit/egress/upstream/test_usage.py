@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.egress import Counted, Dialect
-from curtainwall.egress.refusal import Reason
+from curtainwall.egress import CountedUsage, Dialect
+from curtainwall.egress.refusals import Reason
 from curtainwall.egress.upstream.usage import StreamUsage, WholeUsage
 from curtainwall.model import Basis
 from tests.support.covers import covers
@@ -16,7 +16,7 @@ from tests.support.dialects import STREAMS
 from tests.support.egress import event, message
 
 
-def nobody(_: Counted) -> str | None:
+def nobody(_: CountedUsage) -> str | None:
     return None
 
 
@@ -44,7 +44,7 @@ def test_a_stream_in_single_bytes_is_counted_the_same(name: str) -> None:
 
 
 def test_until_the_provider_counts_the_text_is_an_estimate_that_grows() -> None:
-    told: list[Counted] = []
+    told: list[CountedUsage] = []
     usage = StreamUsage(Dialect.ANTHROPIC, 4000, told.append)
     start, _, *rest = message("a" * 40, 'b"' * 20, "c" * 40, read=70, written=15)
     usage.feed(start)
@@ -67,7 +67,7 @@ def test_a_stop_lets_the_event_that_reached_it_pass_and_nothing_after(cut: int) 
     events = message(*("word " * 8 for _ in range(6)), read=100, written=60)
     whole = b"".join(events)
 
-    def most(counted: Counted) -> str | None:
+    def most(counted: CountedUsage) -> str | None:
         return "enough" if counted.output_tokens >= 30 else None
 
     usage, passed = StreamUsage(Dialect.ANTHROPIC, 0, most), 0
@@ -83,7 +83,7 @@ def test_words_in_the_text_that_look_like_counts_are_text() -> None:
     lie = '"usage": {"output_tokens": 5, "input_tokens": 0}, "stop_reason": "x"}\n\ndata: {"usage": {"output_tokens": 1}}'
     for piece in message(lie, read=10, written=99):
         usage.feed(piece)
-    assert usage.counted == Counted(10, 99, 0, measured=True, model="claude-x", stop_reason="end_turn")
+    assert usage.counted == CountedUsage(10, 99, 0, measured=True, model="claude-x", stop_reason="end_turn")
 
 
 @pytest.mark.parametrize("count", [-5, 1.5, True, "7", None, [], 10**30])
@@ -101,7 +101,7 @@ def test_an_event_without_end_is_not_kept() -> None:
     usage.feed(b"\n\n")
     for piece in message("hello", read=3, written=4):
         usage.feed(piece)
-    assert usage.counted == Counted(3, 4, 0, measured=True, model="claude-x", stop_reason="end_turn")
+    assert usage.counted == CountedUsage(3, 4, 0, measured=True, model="claude-x", stop_reason="end_turn")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_an_event_without_end_is_not_kept() -> None:
         (
             Dialect.ANTHROPIC,
             {"model": "m", "stop_reason": "max_tokens", "usage": {"input_tokens": 5, "output_tokens": 6}},
-            Counted(5, 6, 0, measured=True, model="m", stop_reason="max_tokens"),
+            CountedUsage(5, 6, 0, measured=True, model="m", stop_reason="max_tokens"),
         ),
         (
             Dialect.RESPONSES,
@@ -120,12 +120,12 @@ def test_an_event_without_end_is_not_kept() -> None:
                 "incomplete_details": {"reason": "max_output_tokens"},
                 "usage": {"input_tokens": 5, "output_tokens": 6},
             },
-            Counted(5, 6, 0, measured=True, model="m", stop_reason="max_output_tokens"),
+            CountedUsage(5, 6, 0, measured=True, model="m", stop_reason="max_output_tokens"),
         ),
         (
             Dialect.CHAT,
             {"model": "m", "choices": [{"finish_reason": "length"}], "usage": {"prompt_tokens": 5, "completion_tokens": 6}},
-            Counted(5, 6, 0, measured=True, model="m", stop_reason="length"),
+            CountedUsage(5, 6, 0, measured=True, model="m", stop_reason="length"),
         ),
         (
             Dialect.GEMINI,
@@ -133,12 +133,12 @@ def test_an_event_without_end_is_not_kept() -> None:
                 {"modelVersion": "m", "usageMetadata": {"promptTokenCount": 5}},
                 {"usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 6}},
             ],
-            Counted(5, 6, 0, measured=True, model="m"),
+            CountedUsage(5, 6, 0, measured=True, model="m"),
         ),
     ],
 )
-def test_a_reply_that_is_one_document_is_counted_at_its_end(dialect: Dialect, body: Any, expected: Counted) -> None:
-    told: list[Counted] = []
+def test_a_reply_that_is_one_document_is_counted_at_its_end(dialect: Dialect, body: Any, expected: CountedUsage) -> None:
+    told: list[CountedUsage] = []
     usage = WholeUsage(dialect, 100, told.append)
     content = json.dumps(body).encode()
     usage.feed(content[:10])
@@ -152,7 +152,7 @@ def test_a_document_that_counts_nothing_is_estimated() -> None:
     usage = WholeUsage(Dialect.CHAT, 100, nobody)
     usage.feed(b"x" * 40)
     usage.finish()
-    assert usage.counted == Counted(25, 10)
+    assert usage.counted == CountedUsage(25, 10)
 
 
 @pytest.mark.parametrize("dialect", Dialect)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.facts.git.config import Entry, read_entries
+from curtainwall.facts.git.config import GitConfigEntry, read_entries
 from curtainwall.facts.git.remotes import canonical_remotes
 from curtainwall.facts.refusal import Unclear
 from curtainwall.model.subjects import Scope
@@ -266,8 +266,8 @@ def test_a_config_is_read_with_all_its_ways_of_writing() -> None:
         '\ufeff[Remote "Or\\"i\\\\gin"] URL = "a b" c # note\n; note\n[core.Sub]\r\n\tflag\n\tx = a\\\n  b \\t\\"\n[s.t "U"]\ny = "" z \\\n'
     )
     assert read_entries(text) == (
-        Entry("remote", 'Or"i\\gin', "url", "a b c"),
-        Entry("core", "sub", "flag", None),
-        Entry("core", "sub", "x", 'a  b \t"'),
-        Entry("s", "t.U", "y", "z "),
+        GitConfigEntry("remote", 'Or"i\\gin', "url", "a b c"),
+        GitConfigEntry("core", "sub", "flag", None),
+        GitConfigEntry("core", "sub", "x", 'a  b \t"'),
+        GitConfigEntry("s", "t.U", "y", "z "),
     )

@@ -9,9 +9,8 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall.facts.refusal import Unclear
-from curtainwall.facts.secrets.masks import Masker, contains_mask, outline_of
+from curtainwall.facts.secrets.masks import Masker, StreamMasker, contains_mask, outline_of
 from curtainwall.facts.secrets.names import is_secret_key
-from curtainwall.facts.secrets.streams import StreamMasker
 
 MASKER = Masker(b"key")
 LONG = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"

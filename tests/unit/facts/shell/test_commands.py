@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from curtainwall.facts.refusal import Unclear
-from curtainwall.facts.shell.commands import Command, Redirect, parse_script
+from curtainwall.facts.shell.commands import Redirect, ShellCommand, parse_script
 from curtainwall.facts.shell.words import is_sound_leaf
 
 
@@ -19,7 +19,7 @@ def programs(text: str) -> list[str]:
 
 def test_a_simple_command_is_its_program_and_its_words() -> None:
     assert parse_script("git   status  --short").commands == (
-        Command("git status --short", "git", parsed=True, words=("git", "status", "--short")),
+        ShellCommand("git status --short", "git", parsed=True, words=("git", "status", "--short")),
     )
 
 
@@ -38,7 +38,7 @@ def test_quotes_stay_where_they_matter() -> None:
 
 def test_words_that_bash_would_expand_stay_as_written() -> None:
     (command,) = parse_script('ls *.c ~/x {a,b} $X "$Y" a"$Z"').commands
-    assert command == Command('ls *.c ~/x {a,b} $X "$Y" a"$Z"', "ls", parsed=True)
+    assert command == ShellCommand('ls *.c ~/x {a,b} $X "$Y" a"$Z"', "ls", parsed=True)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_relative_target_after_a_change_of_directory_could_be_anywhere() -> No
 
 def test_what_is_too_long_too_deep_or_too_tangled_is_one_command_that_is_not_parsed() -> None:
     for text in ("git " + "x" * 70_000, "(" * 400 + "git" + ")" * 400, "a|" * 30_000, "$(" * 20_000, "git x;" * 3_000):
-        assert parse_script(text).commands == (Command(text, "", parsed=False),)
+        assert parse_script(text).commands == (ShellCommand(text, "", parsed=False),)
 
 
 @pytest.mark.parametrize("value", [None, 7, ["git"], b"git", "", " \n", "git \ud800"])

@@ -1,6 +1,6 @@
 import pytest
 
-from curtainwall.host.files.tracked_branches import only_tracks
+from curtainwall.host.files.later import only_tracks
 
 CONFIG = """[core]
 \tbare = false

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.host.network.tls import Tls
+from curtainwall.host.network.wires import Tls
 from tests.support.certificates import Authority
 
 LONG = b"0123456789" * 20_000

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from curtainwall.host.network.waits import Wait
+from curtainwall.host.network.wires import Wait
 from tests.support.houses import run
 
 WHOSE: ContextVar[str] = ContextVar("WHOSE", default="nobody")

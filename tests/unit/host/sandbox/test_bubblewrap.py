@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.host import Bubblewrap, Missing, confinement_report, find_bubblewrap, look_for_bubblewrap
+from curtainwall.host import Bubblewrap, BubblewrapMissing, confinement_report, find_bubblewrap, look_for_bubblewrap
 from curtainwall.host.sandbox.limits import counts_processes
 
 
@@ -15,14 +15,14 @@ def program(path: Path, text: str) -> str:
 
 def test_a_machine_without_it_says_how_to_get_it() -> None:
     found = look_for_bubblewrap(None)
-    assert isinstance(found, Missing)
+    assert isinstance(found, BubblewrapMissing)
     assert "not on the path" in found.reason
     assert "install bubblewrap" in found.remedy
 
 
 def test_an_old_one_is_not_good_enough(tmp_path: Path) -> None:
     found = look_for_bubblewrap(program(tmp_path / "bwrap", "echo bubblewrap 0.3.1"))
-    assert isinstance(found, Missing)
+    assert isinstance(found, BubblewrapMissing)
     assert "--disable-userns" in found.reason
 
 
@@ -30,14 +30,14 @@ def test_one_that_cannot_make_namespaces_is_as_good_as_none(tmp_path: Path) -> N
     help_ = "--disable-userns --ro-bind-fd --json-status-fd --seccomp --size --perms"
     text = f'case "$1" in --version) echo bubblewrap 0.11.0;; --help) echo "{help_}";; *) echo "bwrap: No permissions" >&2; exit 1;; esac'
     found = look_for_bubblewrap(program(tmp_path / "bwrap", text))
-    assert isinstance(found, Missing)
+    assert isinstance(found, BubblewrapMissing)
     assert "No permissions" in found.reason
     assert "user namespaces" in found.remedy
 
 
 def test_one_that_is_no_program_is_none(tmp_path: Path) -> None:
     (tmp_path / "bwrap").write_text("no program")
-    assert isinstance(look_for_bubblewrap(str(tmp_path / "bwrap")), Missing)
+    assert isinstance(look_for_bubblewrap(str(tmp_path / "bwrap")), BubblewrapMissing)
 
 
 @pytest.mark.usefixtures("bubblewrap")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from curtainwall.host import HOME, MIB, Bounds, Confinement, ConfinementFailed, Finished, Sockets, run_confined, start_confined
-from curtainwall.host.sandbox.confine import GATE
 from curtainwall.host.sandbox.limits import holds_processes, overuse
+from curtainwall.host.sandbox.process import GATE
 from tests.support.nobody import as_nobody
 from tests.support.waiting import until
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from curtainwall.host import MIB, ShareLimits, Shares, limits_of_this_machine
-from curtainwall.host.sandbox.shares import CommandPlace, Usage
+from curtainwall.host.sandbox.shares import CommandPlace, SandboxUsage
 
 LIMITS = ShareLimits(
     session_commands=2, commands=3, session_memory=100 * MIB, memory=150 * MIB, session_processes=10, processes=15
@@ -15,8 +15,8 @@ LIMITS = ShareLimits(
 class Sandbox:
     """A family that uses what a test says."""
 
-    usage: Usage
-    exact: Usage | None = None
+    usage: SandboxUsage
+    exact: SandboxUsage | None = None
     killed: list[str | None] = field(default_factory=list)
 
     def weigh(self) -> None:
@@ -112,7 +112,7 @@ def test_a_session_has_one_part_also_where_somebody_held_it_while_nothing_was_in
 
 def test_the_biggest_of_a_session_that_uses_too_much_is_ended() -> None:
     shares = Shares(LIMITS)
-    small, big, other = (Sandbox(Usage(2, size * MIB)) for size in (40, 70, 39))
+    small, big, other = (Sandbox(SandboxUsage(2, size * MIB)) for size in (40, 70, 39))
     for session, sandbox in (("a", small), ("a", big), ("b", other)):
         shares.of(session).add(sandbox)
     shares.end_what_is_too_much(shares.of("b"))
@@ -124,12 +124,12 @@ def test_the_biggest_of_a_session_that_uses_too_much_is_ended() -> None:
 
 def test_where_all_use_too_much_the_session_that_uses_most_pays() -> None:
     shares = Shares(LIMITS)
-    sandboxes = {name: Sandbox(Usage(1, size * MIB)) for name, size in (("a", 30), ("b", 95), ("c", 40))}
+    sandboxes = {name: Sandbox(SandboxUsage(1, size * MIB)) for name, size in (("a", 30), ("b", 95), ("c", 40))}
     for name, sandbox in sandboxes.items():
         shares.of(name).add(sandbox)
     shares.end_what_is_too_much(shares.of("a"))
     assert [name for name, sandbox in sandboxes.items() if sandbox.killed] == ["b"]
-    crowd = [Sandbox(Usage(8)), Sandbox(Usage(8))]
+    crowd = [Sandbox(SandboxUsage(8)), Sandbox(SandboxUsage(8))]
     shares = Shares(LIMITS)
     for name, sandbox in zip("ab", crowd, strict=True):
         shares.of(name).add(sandbox)
@@ -139,12 +139,12 @@ def test_where_all_use_too_much_the_session_that_uses_most_pays() -> None:
 
 def test_memory_that_processes_share_counts_once() -> None:
     shares = Shares(LIMITS)
-    sandbox = Sandbox(Usage(2, 300 * MIB), exact=Usage(2, 60 * MIB))
+    sandbox = Sandbox(SandboxUsage(2, 300 * MIB), exact=SandboxUsage(2, 60 * MIB))
     shares.of("a").add(sandbox)
     shares.end_what_is_too_much(shares.of("a"))
     assert not sandbox.killed
     shares.of("a").remove(sandbox)
-    assert shares.of("a").usage == Usage()
+    assert shares.of("a").usage == SandboxUsage()
 
 
 @pytest.mark.parametrize("part", ["commands", "memory", "processes"])

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from curtainwall.host.sandbox.worker_filter import start_number, worker_filter
+from curtainwall.host.sandbox.workers import start_number, worker_filter
 from tests.support.filters import verdict_of
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000

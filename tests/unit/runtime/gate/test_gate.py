@@ -45,7 +45,7 @@ from curtainwall.model import (
     TryLater,
     Who,
 )
-from curtainwall.runtime import House, SessionGate, SystemClock
+from curtainwall.runtime import SessionGate, SessionRegistry, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from tests.support.covers import covers
@@ -65,20 +65,20 @@ def far(tmp_path: Path) -> FarSide:
 
 
 @asynccontextmanager
-async def at_gate(workspace: Path, far: FarSide) -> AsyncGenerator[tuple[House, SessionId, SessionGate]]:
+async def at_gate(workspace: Path, far: FarSide) -> AsyncGenerator[tuple[SessionRegistry, SessionId, SessionGate]]:
     """Lend a gate, with a session that works in the workspace; whatever runs is told to the far side."""
     async with house(MemoryStore(SystemClock())) as h:
         yield h, await open_session(h, workspace), SessionGate(h, tools(far))
 
 
-async def asking_for(h: House, request: Coroutine[None, None, Answer]) -> tuple[asyncio.Task[Answer], ApprovalId]:
+async def asking_for(h: SessionRegistry, request: Coroutine[None, None, Answer]) -> tuple[asyncio.Task[Answer], ApprovalId]:
     """Make a call that a human is asked about, and return it with the one open ask."""
     asking = asyncio.create_task(request)
     [approval] = await until(lambda: open_asks(h))
     return asking, approval
 
 
-def open_asks(h: House) -> list[ApprovalId]:
+def open_asks(h: SessionRegistry) -> list[ApprovalId]:
     return [row.approval for row in h.stores.index.approvals(ApprovalQuery())]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from curtainwall.model import SYSTEM, MessageId, SendMessage, SessionId, Who, WithdrawMessage, session_stream
-from curtainwall.runtime import House, SystemClock
+from curtainwall.runtime import SessionRegistry, SystemClock
 from curtainwall.runtime.gate.human_words import MOST_LETTERS, MOST_MESSAGES, human_words
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
@@ -15,7 +15,7 @@ ADA, EVE = Who(name="ada", channel="matrix"), Who(name="eve", channel="matrix")
 RULES = Rules(policy=policy(), operators={"matrix": frozenset({"ada"})})
 
 
-async def say(h: House, session: SessionId, text: str, by: Who = ANN, role: Literal["human", "context"] = "human") -> MessageId:
+async def say(h: SessionRegistry, session: SessionId, text: str, by: Who = ANN, role: Literal["human", "context"] = "human") -> MessageId:
     message = MessageId(h.mint())
     await h.send(session, SendMessage(by=by, message=message, text=text, role=role))
     return message

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from curtainwall.runtime.gate.under_way import UnderWay
+from curtainwall.runtime.gate.gate import CallsUnderWay
 
 LONG, SHORT = 60.0, 0.01
 
 
 def test_whoever_works_is_waited_for() -> None:
     async def main() -> None:
-        under_way, go = UnderWay(), asyncio.Event()
+        under_way, go = CallsUnderWay(), asyncio.Event()
 
         async def work() -> None:
             async with under_way:
@@ -31,7 +31,7 @@ def test_whoever_works_is_waited_for() -> None:
 
 def test_nobody_is_waited_for_without_end() -> None:
     async def main() -> None:
-        under_way = UnderWay()
+        under_way = CallsUnderWay()
         async with under_way:
             await asyncio.wait_for(under_way.finish(SHORT), LONG)
 
@@ -40,7 +40,7 @@ def test_nobody_is_waited_for_without_end() -> None:
 
 def test_nobody_who_waits_for_a_human_is_waited_for() -> None:
     async def main() -> None:
-        under_way = UnderWay()
+        under_way = CallsUnderWay()
         async with under_way:
             with under_way.waiting():
                 await asyncio.wait_for(under_way.finish(LONG * 10), LONG)
@@ -50,7 +50,7 @@ def test_nobody_who_waits_for_a_human_is_waited_for() -> None:
 
 def test_whoever_comes_later_is_kept_until_they_are_sent_away() -> None:
     async def main() -> None:
-        under_way = UnderWay()
+        under_way = CallsUnderWay()
         await under_way.finish(LONG)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(under_way.__aenter__(), SHORT)

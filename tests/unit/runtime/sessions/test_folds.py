@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 
 from curtainwall.model import Entry, SessionReady, StreamId
-from curtainwall.runtime.sessions.folds import Folds
+from curtainwall.runtime.sessions.registry import StateCache
 from curtainwall.session import fold, lift
 from curtainwall.store import MemoryStore
 from tests.support.covers import covers
@@ -34,7 +34,7 @@ def log_of(many: int) -> Counted:
 @covers("web.a-long-session-is-read-in-windows")
 def test_a_second_look_reads_only_what_is_new() -> None:
     log = log_of(2_500)
-    folds = Folds(log)
+    folds = StateCache(log)
     assert folds.state(A) == fold(lift(entry) for entry in log.read(A))
     log.entries = 0
     assert folds.state(A).turn is not None
@@ -46,7 +46,7 @@ def test_a_second_look_reads_only_what_is_new() -> None:
 
 def test_a_log_that_was_deleted_is_read_anew() -> None:
     log = log_of(3)
-    folds = Folds(log)
+    folds = StateCache(log)
     assert folds.state(A).opened is not None
     run(log.erase(A, batch(B, 0, spoke())))
     assert folds.state(A).opened is None
@@ -54,7 +54,7 @@ def test_a_log_that_was_deleted_is_read_anew() -> None:
 
 def test_those_who_look_at_once_read_a_log_once() -> None:
     log = log_of(3_000)
-    folds = Folds(log)
+    folds = StateCache(log)
     threads = [threading.Thread(target=folds.state, args=(A,)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -66,7 +66,7 @@ def test_those_who_look_at_once_read_a_log_once() -> None:
 def test_only_so_many_are_kept() -> None:
     log = log_of(10)
     run(log.append(batch(B, 0, opened("b"))))
-    folds = Folds(log, most=1)
+    folds = StateCache(log, most=1)
     folds.state(A)
     folds.state(B)
     log.entries = 0

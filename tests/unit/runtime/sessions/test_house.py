@@ -41,9 +41,9 @@ from curtainwall.model import (
     TryLater,
     session_stream,
 )
-from curtainwall.runtime import House, SessionGate, SystemClock
-from curtainwall.serve.deadlines import Deadlines
-from curtainwall.session import Rules, Standing
+from curtainwall.runtime import SessionGate, SessionRegistry, SystemClock
+from curtainwall.serve.sessions import Deadlines
+from curtainwall.session import CallStatus, Rules
 from curtainwall.store import MemoryDisk, MemoryStore, SqliteStore
 from tests.support.covers import covers
 from tests.support.houses import (
@@ -76,7 +76,7 @@ def message(word: str) -> SendMessage:
     return SendMessage(by=ANN, message=MessageId(word), text=word)
 
 
-async def asked_and_left(house: House, workspace: Path) -> SessionId:
+async def asked_and_left(house: SessionRegistry, workspace: Path) -> SessionId:
     """Return a session with an open ask that no call waits for."""
     session, request = await open_session(house, workspace), read("/etc/hostname")
     async with house.hold(session) as actor:
@@ -499,7 +499,7 @@ def test_whoever_follows_a_session_is_done_when_it_is_deleted(tmp_path: Path) ->
         async with house(store(disk)) as writer, house(store(disk)) as reader:
             session = await open_session(writer, tmp_path)
 
-            async def followed(here: House, after: int) -> str:
+            async def followed(here: SessionRegistry, after: int) -> str:
                 seen = [recorded.seq async for recorded in here.feed.follow(session_stream(session), after)]
                 return f"{after}: {seen}"
 
@@ -581,7 +581,7 @@ def test_a_call_that_cannot_be_logged_does_not_run(tmp_path: Path) -> None:
             failing.is_full = False
             assert (await gate.request(session, read(tmp_path / "a"))).result is not None
             async with h.hold(session) as actor:
-                await until(lambda: Standing.PERMITTED not in [call.standing for call in actor.state.calls.values()])
+                await until(lambda: CallStatus.PERMITTED not in [call.standing for call in actor.state.calls.values()])
 
     run(story())
 

@@ -22,7 +22,7 @@ from curtainwall.model import (
     TurnId,
     Usage,
 )
-from curtainwall.runtime import House, HouseJournal
+from curtainwall.runtime import SessionJournal, SessionRegistry
 from tests.support.covers import covers
 from tests.support.houses import FailingStore, events, house, open_session, run, until
 
@@ -38,9 +38,9 @@ def failed(at: int) -> Progress:
     return ModelFailed(at=at, turn=TURN, request="r1", failure="cut off", usage=USED)
 
 
-async def asking(h: House, workspace: Path) -> tuple[SessionId, HouseJournal]:
+async def asking(h: SessionRegistry, workspace: Path) -> tuple[SessionId, SessionJournal]:
     """Return a session with an open request to a model."""
-    session, journal = await open_session(h, workspace), HouseJournal(h)
+    session, journal = await open_session(h, workspace), SessionJournal(h)
     await h.send(session, SendMessage(by=SYSTEM, message=MessageId("m1"), text="hello"))
     await h.send(session, StartTurn(by=SYSTEM, turn=TURN))
     begun = ModelRequested(at=h.clock.now(), turn=TURN, request="r1", base=None, added=NONE, model="demo")
@@ -69,7 +69,7 @@ def test_what_a_model_call_used_is_written_as_soon_as_the_disk_is_well(tmp_path:
     run(story())
 
 
-async def first_heard(journal: HouseJournal, session: SessionId) -> str:
+async def first_heard(journal: SessionJournal, session: SessionId) -> str:
     """Return what somebody hears first who begins to listen now, while a piece of text is said."""
     async with journal.listen(session) as lives:
         journal.say(session, Live(kind="text", text="a piece"))

@@ -28,7 +28,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.policy import Lists
-from curtainwall.runtime import House, SystemClock
+from curtainwall.runtime import SessionRegistry, SystemClock
 from curtainwall.session import Rules, SessionState
 from curtainwall.store import MemoryDisk, MemoryStore
 from tests.support.covers import covers
@@ -85,14 +85,14 @@ def to(session: SessionId, name: str, team: str = "backend") -> MessagePeer:
 
 
 @asynccontextmanager
-async def waiting(here: House, session: SessionId) -> AsyncGenerator[None]:
+async def waiting(here: SessionRegistry, session: SessionId) -> AsyncGenerator[None]:
     """Let somebody wait for what comes next in a session, as whoever looks after its turns does."""
     async with here.hold(session) as actor:
         with actor.followed_by(lambda _state, _events: None):
             yield
 
 
-def messages(here: House, session: SessionId) -> list[str]:
+def messages(here: SessionRegistry, session: SessionId) -> list[str]:
     return [event.message for event in events(here, session) if isinstance(event, MessageAccepted)]
 
 
@@ -274,7 +274,7 @@ def test_sessions_that_write_to_each_other_at_the_same_time_all_get_everything_o
     run(story())
 
 
-def answers(house: House, asker: SessionId) -> list[tuple[str, str]]:
+def answers(house: SessionRegistry, asker: SessionId) -> list[tuple[str, str]]:
     return [(it.answer.status.value, it.answer.text) for it in events(house, asker) if isinstance(it, PeerAnswerTaken)]
 
 

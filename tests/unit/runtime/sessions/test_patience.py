@@ -7,7 +7,7 @@ import pytest
 
 from curtainwall.model import MessageAccepted, MessageId, Outcome, SendMessage, StreamId, Undecided, session_stream
 from curtainwall.runtime import SystemClock
-from curtainwall.runtime.sessions.patience import Patience
+from curtainwall.runtime.sessions.owner import OwnerTimeout
 from curtainwall.store import MemoryDisk, MemoryStore
 from tests.support.houses import ANN, events, house, kinds, open_session, run, until
 
@@ -52,7 +52,7 @@ def test_a_process_that_let_somebody_wait_in_vain_keeps_nobody_waiting_as_long_u
     async def story() -> None:
         owners = {StreamId("session:a"): 7, StreamId("session:b"): 7}
         mine, other = owners
-        patience = Patience(4.0, owners.get)
+        patience = OwnerTimeout(4.0, owners.get)
         with pytest.raises(Undecided, match=r"process 7 holds session `a` and has not decided yet; .* `kill -CONT 7`"):
             await patience.wait(mine, never())
         waiting = asyncio.create_task(patience.wait(other, never()))
@@ -63,6 +63,6 @@ def test_a_process_that_let_somebody_wait_in_vain_keeps_nobody_waiting_as_long_u
         assert not (await asyncio.wait({waiting}, timeout=0.7))[0], "it decides again, and is waited for"
         waiting.cancel()
         with pytest.raises(Undecided, match=r"^another process holds session `c` and has not decided yet; this is kept"):
-            await Patience(0.01, owners.get).wait(StreamId("session:c"), never())
+            await OwnerTimeout(0.01, owners.get).wait(StreamId("session:c"), never())
 
     run(story())

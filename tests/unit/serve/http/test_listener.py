@@ -7,7 +7,7 @@ import pytest
 from starlette.applications import Starlette
 
 from curtainwall.model import TryLater
-from curtainwall.serve.http.listener import Listening, Spot
+from curtainwall.serve.listener import HttpService, ListenAddress
 from tests.support.waiting import eventually
 
 
@@ -15,7 +15,7 @@ def test_it_says_where_it_can_be_reached_and_names_the_key_where_the_port_is_tak
     said: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = taken.getsockname()[:2]
-        service = Listening("webhooks", Starlette, Spot(address, "/hooks/NAME", "webhooks.listen", said.append))
+        service = HttpService("webhooks", Starlette, ListenAddress(address, "/hooks/NAME", "webhooks.listen", said.append))
         with pytest.raises(TryLater, match=r"already in use; choose another with `webhooks\.listen` in the configuration"):
             asyncio.run(service.run())
     assert said == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import HOUSE, Batch, Broken, Digest, SessionDeleted, SessionId, StreamId, Write
-from curtainwall.store import Fault, Head, SqliteStore, parse_head
+from curtainwall.store import ChainFault, Head, SqliteStore, parse_head
 from tests.support.stores import ANN, NOON, A, B, OnDisk, batch, opened, run, spoke
 
 PLACE = "((SELECT id FROM head WHERE stream = 'session:a') << 32) + "
@@ -162,7 +162,7 @@ def kept_lines(store: SqliteStore) -> list[str]:
     return [str(head) for head in store.heads()]
 
 
-def against(disk: OnDisk, lines: list[str]) -> Fault | None:
+def against(disk: OnDisk, lines: list[str]) -> ChainFault | None:
     """Verify against lines that were kept elsewhere."""
     return disk.open().verify(against=[parse_head(line) for line in lines])
 

@@ -7,9 +7,8 @@ import pytest
 
 from curtainwall.model import ApprovalQuery, Batch, SessionId, SessionQuery, SessionReady, Write, project_stream, session_stream
 from curtainwall.store import SqliteStore
+from curtainwall.store.database import BUSY_MILLIS, Reader
 from curtainwall.store.disk.index import SqliteIndex
-from curtainwall.store.reader import Reader
-from curtainwall.store.schema import BUSY_MILLIS
 from tests.support.covers import covers
 from tests.support.stores import NOON, StillClock, answered, asked, granted, labelled, opened, requested, run
 

@@ -7,9 +7,8 @@ import pytest
 
 from curtainwall.model import Batch, Conflict, Consumed, Outcome, Post, StreamId, Write
 from curtainwall.store.audit.chain import write_seal
-from curtainwall.store.disk.ledger import Ledger
-from curtainwall.store.disk.prepared import prepare
-from curtainwall.store.schema import connect, create
+from curtainwall.store.database import connect, create
+from curtainwall.store.disk.ledger import Ledger, prepare
 from tests.support.stores import NOON, A, B, message, opened, spoke
 
 KEY = b"k" * 32

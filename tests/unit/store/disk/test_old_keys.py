@@ -6,8 +6,8 @@ from pathlib import Path
 
 from curtainwall.model import Batch, Consumed, Outcome, Post
 from curtainwall.store import SqliteStore
-from curtainwall.store.disk.old_keys import Pruning
-from curtainwall.store.schema import connect
+from curtainwall.store.database import connect
+from curtainwall.store.disk.committer import InboxPruner
 from tests.support.covers import covers
 from tests.support.stores import NOON, A, StillClock, batch, message, opened, run
 from tests.support.waiting import eventually
@@ -52,7 +52,7 @@ def test_old_keys_go_on_going_where_the_clock_was_set_back(tmp_path: Path) -> No
         async with SqliteStore.open(tmp_path, StillClock()) as store:
             await keep_old_keys(store)
 
-    pruning, far = Pruning(), NOON + 30 * DAY
+    pruning, far = InboxPruner(), NOON + 30 * DAY
     SqliteStore.open(tmp_path, StillClock()).close()
     with closing(connect(tmp_path / "curtainwall.db", 0)) as db:
         pruning.go_on(db, far)
@@ -68,7 +68,7 @@ def test_old_keys_wait_for_whoever_writes(tmp_path: Path) -> None:
             await keep_old_keys(store)
 
     run(fill())
-    path, pruning, later = tmp_path / "curtainwall.db", Pruning(), NOON + 8 * DAY
+    path, pruning, later = tmp_path / "curtainwall.db", InboxPruner(), NOON + 8 * DAY
     with closing(connect(path, 0)) as ours, closing(connect(path, 0)) as other:
         other.execute("BEGIN IMMEDIATE")
         pruning.go_on(ours, later)

@@ -8,10 +8,10 @@ import pytest
 
 from curtainwall.model import Broken, StreamId, TryLater
 from curtainwall.store.audit.chain import write_seal
-from curtainwall.store.disk.pen import Pen, Written
-from curtainwall.store.disk.prepared import PreparedBatch, prepare
-from curtainwall.store.home import Home
-from curtainwall.store.schema import create
+from curtainwall.store.database import create
+from curtainwall.store.disk.committer import Committer, Written
+from curtainwall.store.disk.ledger import PreparedBatch, prepare
+from curtainwall.store.home import StorePaths
 from tests.support.stores import NOON, A, B, batch, opened, spoke
 
 KEY = b"k" * 32
@@ -20,16 +20,16 @@ KEY = b"k" * 32
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Return a database that is still empty."""
-    path = Home(tmp_path).database
-    Home(tmp_path).prepare()
+    path = StorePaths(tmp_path).database
+    StorePaths(tmp_path).prepare()
     create(path, lambda db: write_seal(db, KEY))
     return path
 
 
 @pytest.fixture
-def pen(path: Path) -> Iterator[Pen]:
+def pen(path: Path) -> Iterator[Committer]:
     """Return a pen that does not wait for long."""
-    pen = Pen(Home(path.parent), KEY, 50, lambda _: None)
+    pen = Committer(StorePaths(path.parent), KEY, 50, lambda _: None)
     yield pen
     pen.close()
 
@@ -51,11 +51,11 @@ def doubted(batch: PreparedBatch) -> PreparedBatch:
     return batch
 
 
-def told(pen: Pen, *batches: PreparedBatch) -> list[Written]:
+def told(pen: Committer, *batches: PreparedBatch) -> list[Written]:
     return pen.commit(batches, {}, NOON)
 
 
-def test_a_doubtful_batch_that_stands_is_told_as_written_also_while_nothing_can_be(pen: Pen, other: sqlite3.Connection) -> None:
+def test_a_doubtful_batch_that_stands_is_told_as_written_also_while_nothing_can_be(pen: Committer, other: sqlite3.Connection) -> None:
     standing = entry(A)
     assert told(pen, standing) == [{A: 2}]
     other.execute("BEGIN IMMEDIATE")
@@ -67,7 +67,7 @@ def test_a_doubtful_batch_that_stands_is_told_as_written_also_while_nothing_can_
     assert told(pen, standing, entry(B)) == [{A: 2}, {B: 2}], "nothing came twice"
 
 
-def test_of_a_doubtful_batch_that_is_not_seen_nobody_says_that_it_was_not_written(pen: Pen, other: sqlite3.Connection) -> None:
+def test_of_a_doubtful_batch_that_is_not_seen_nobody_says_that_it_was_not_written(pen: Committer, other: sqlite3.Connection) -> None:
     other.execute("BEGIN IMMEDIATE")
     (unsure,) = told(pen, doubted(batch := entry(A)))
     assert isinstance(unsure, TryLater)
@@ -78,7 +78,7 @@ def test_of_a_doubtful_batch_that_is_not_seen_nobody_says_that_it_was_not_writte
     assert told(pen, batch) == [{A: 2}]
 
 
-def test_a_doubtful_batch_in_a_damaged_database_is_broken_and_unknown(pen: Pen, path: Path) -> None:
+def test_a_doubtful_batch_in_a_damaged_database_is_broken_and_unknown(pen: Committer, path: Path) -> None:
     path.write_bytes(b"this is not a database, it is a letter " * 1000)
     (unsure,) = told(pen, doubted(entry(A)))
     assert isinstance(unsure, Broken)

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from curtainwall.tools.fetch.exchange import Reply
-from curtainwall.tools.fetch.headers import request_headers, shown_headers
-from curtainwall.tools.fetch.redirects import onward
+from curtainwall.tools.fetch.exchange import HttpReply, request_headers, shown_headers
+from curtainwall.tools.fetch.tool import redirect_call
 from curtainwall.tools.runners import CannotDo
 from tests.support.covers import covers
 
@@ -22,13 +21,15 @@ FULL: dict[str, Any] = {
 }
 
 
-def led(status: int, location: str) -> Reply:
-    return Reply(status, (("Location", location),), b"")
+def led(status: int, location: str) -> HttpReply:
+    return HttpReply(status, (("Location", location),), b"")
 
 
-@pytest.mark.parametrize("reply", [Reply(200, (("location", THERE),), b""), Reply(302, (), b""), Reply(304, (("location", THERE),), b"")])
-def test_other_answers_lead_nowhere(reply: Reply) -> None:
-    assert onward({"url": HERE}, reply) is None
+@pytest.mark.parametrize(
+    "reply", [HttpReply(200, (("location", THERE),), b""), HttpReply(302, (), b""), HttpReply(304, (("location", THERE),), b"")]
+)
+def test_other_answers_lead_nowhere(reply: HttpReply) -> None:
+    assert redirect_call({"url": HERE}, reply) is None
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_other_answers_lead_nowhere(reply: Reply) -> None:
     ],
 )
 def test_a_location_is_read_from_where_it_was_given(location: str, url: str) -> None:
-    assert onward({"url": HERE}, led(302, location)) == {"url": url}
+    assert redirect_call({"url": HERE}, led(302, location)) == {"url": url}
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_a_location_is_read_from_where_it_was_given(location: str, url: str) -> 
 )
 def test_a_location_without_sense_is_refused(location: str) -> None:
     with pytest.raises(CannotDo, match="is not followed"):
-        onward({"url": HERE}, led(302, location))
+        redirect_call({"url": HERE}, led(302, location))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_a_location_without_sense_is_refused(location: str) -> None:
     ],
 )  # fmt: skip
 def test_method_and_body_change_as_in_browsers(status: int, method: str, kept: str | None) -> None:
-    there = onward({"url": HERE, "method": method, "body": "x", "headers": {"Content-Type": "a/b"}}, led(status, "/c"))
+    there = redirect_call({"url": HERE, "method": method, "body": "x", "headers": {"Content-Type": "a/b"}}, led(status, "/c"))
     rest = {} if kept is None else {"method": kept, "body": "x", "headers": {"Content-Type": "a/b"}}
     assert there == {"url": "https://example.org/c", **rest}
 
@@ -70,14 +71,14 @@ def test_method_and_body_change_as_in_browsers(status: int, method: str, kept: s
 @covers("fetch.a-credential-stays-with-its-origin")
 @pytest.mark.parametrize("location", [THERE, "http://example.org/a/b", "https://example.org:8443/", "https://sub.example.org/"])
 def test_a_credential_never_goes_to_another_origin(location: str) -> None:
-    there = onward(FULL, led(307, location))
+    there = redirect_call(FULL, led(307, location))
     assert there is not None
     assert there.keys() == {"url", "method", "body", "headers", "format"}
     assert there["headers"] == {"Accept": "text/plain", "Content-Type": "application/json"}
 
 
 def test_at_the_same_origin_everything_goes_along() -> None:
-    assert onward(FULL, led(308, "/c")) == {**FULL, "url": "https://example.org/c"}
+    assert redirect_call(FULL, led(308, "/c")) == {**FULL, "url": "https://example.org/c"}
 
 
 def test_an_agent_writes_the_headers_that_are_its_own() -> None:

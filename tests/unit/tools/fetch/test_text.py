@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from curtainwall.tools.fetch.html import page_text
-from curtainwall.tools.fetch.text import Media, decoded, readable
+from curtainwall.tools.fetch.text import Media, decode_text, page_text, render_text
 
 BASE = "https://example.org/docs/page"
 HTML = Media("text/html")
@@ -56,17 +55,17 @@ def test_a_hostile_page_takes_time_and_room_in_proportion(piece: str) -> None:
 
 
 def test_json_is_laid_out() -> None:
-    assert readable('{"a":[1,"\\u00e9"]}', JSON, BASE) == '{\n  "a": [\n    1,\n    "é"\n  ]\n}'
-    assert readable('{"a":1}', Media("application/problem+json"), BASE) == '{\n  "a": 1\n}'
+    assert render_text('{"a":[1,"\\u00e9"]}', JSON, BASE) == '{\n  "a": [\n    1,\n    "é"\n  ]\n}'
+    assert render_text('{"a":1}', Media("application/problem+json"), BASE) == '{\n  "a": 1\n}'
 
 
 @pytest.mark.parametrize("text", ["{", "", "[" * 100_000, "9" * 5_000, "[" * 900 + "]" * 900, json.dumps(["x"] * 400_000)])
 def test_json_that_cannot_be_laid_out_well_stays_as_it_came(text: str) -> None:
-    assert readable(text, JSON, BASE) == text
+    assert render_text(text, JSON, BASE) == text
 
 
 def test_plain_text_stays_but_for_what_acts_on_a_terminal() -> None:
-    assert readable("a\r\nb\tc\x1b[31m\x00", Media("text/plain"), BASE) == "a\nb\tc\ufffd[31m\ufffd"
+    assert render_text("a\r\nb\tc\x1b[31m\x00", Media("text/plain"), BASE) == "a\nb\tc\ufffd[31m\ufffd"
 
 
 @pytest.mark.parametrize(
@@ -93,8 +92,8 @@ def test_plain_text_stays_but_for_what_acts_on_a_terminal() -> None:
     ],
 )
 def test_characters_come_from_bytes_as_the_server_says(body: bytes, content_type: str, text: str | None) -> None:
-    assert decoded(body, Media.of(content_type)) == text
+    assert decode_text(body, Media.of(content_type)) == text
 
 
 def test_a_page_without_a_type_is_known_by_its_first_line() -> None:
-    assert readable("<!doctype html><p>x", Media(""), BASE) == "x"
+    assert render_text("<!doctype html><p>x", Media(""), BASE) == "x"

@@ -7,8 +7,8 @@ from pydantic import JsonValue
 
 from curtainwall.facts import Masker
 from curtainwall.model import BadCall, CallId, CallPermitted, Effect, PermitId, Place, Prepared, SessionId, ToolResult, Verdict, Workspace
-from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners, move_closers
-from curtainwall.tools.files.moves import STAYING
+from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners, move_refiners
+from curtainwall.tools.files.moves import EXTENT_INSIDE
 
 
 class Room:
@@ -20,7 +20,7 @@ class Room:
             path.mkdir()
         masker = Masker(b"k")
         self.place = Place(session=SessionId("s"), workspace=Workspace(path=str(self.work), own=True))
-        closers = move_closers(masker, lambda path, _place: path.startswith(str(self.secret)))
+        closers = move_refiners(masker, lambda path, _place: path.startswith(str(self.secret)))
         self.tools = NativeTools(
             Catalogue(NATIVE_TOOLS), home=str(root), masker=masker, runners=filesystem_runners(masker), closers=closers
         )
@@ -65,7 +65,7 @@ def test_what_changes_after_the_call_was_judged_is_not_moved_in_the_workspace_ei
 
 def test_too_much_is_moved_unseen_in_the_workspace_and_refused_beyond_it(room: Room) -> None:
     with (room.work / "big").open("wb") as file:
-        file.truncate(STAYING.size + 1)
+        file.truncate(EXTENT_INSIDE.size + 1)
     assert str(moves(room.prepare("big", "b"))).startswith("something too big")
     assert moves(room.prepare("big", room.outside / "b")) == "a file of 67,108,865 bytes"
     deep = room.work / "deep" / "/".join(["d"] * 60)

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from curtainwall.facts import Masker
 from curtainwall.model import BadCall, ToolResult
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners
-from curtainwall.tools.files.tool import MAX_FOUND, MAX_LISTED, MAX_READ
+from curtainwall.tools.files.tool import MAX_LISTED, MAX_MATCHES, MAX_READ
 from tests.support.machines import permit
 from tests.unit.tools.stage import Stage
 
@@ -323,7 +323,7 @@ def test_listings_end_and_say_so(stage: Stage) -> None:
     assert str(tree["note"]).startswith("not all of it is here; show a directory further down")
     assert isinstance(matches, dict)
     assert isinstance(matches["matches"], list)
-    assert (len(matches["matches"]), matches["cut"]) == (MAX_FOUND, True)
+    assert (len(matches["matches"]), matches["cut"]) == (MAX_MATCHES, True)
     assert str(matches["note"]).endswith("search in a directory further down, or with a pattern that fits fewer names")
 
 

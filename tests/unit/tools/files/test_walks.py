@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.tools.files.walks import Listing, Walk
+from curtainwall.tools.files.walks import DirectoryListing, DirectoryWalk
 from tests.support.covers import covers
 
 MANY = 40_000
@@ -42,7 +42,7 @@ def peak() -> int:
 def test_of_a_huge_directory_the_first_names_are_listed_and_no_more_are_kept(crowded: Path) -> None:
     with opened(crowded) as directory:
         tracemalloc.start()
-        listing = Listing(directory)
+        listing = DirectoryListing(directory)
         first = listing.first(100)
         assert peak() < 500_000
     assert first == [(f"{number:06}", "file") for number in range(100)]
@@ -52,7 +52,7 @@ def test_of_a_huge_directory_the_first_names_are_listed_and_no_more_are_kept(cro
 @covers("tools.a-huge-directory-is-bounded")
 def test_a_listing_that_takes_too_long_ends_and_says_so(crowded: Path) -> None:
     with opened(crowded) as directory:
-        listing = Listing(directory, seconds=0)
+        listing = DirectoryListing(directory, seconds=0)
         assert len(listing.first(MANY)) < MANY
     assert listing.cut
 
@@ -60,7 +60,7 @@ def test_a_listing_that_takes_too_long_ends_and_says_so(crowded: Path) -> None:
 @covers("tools.a-huge-directory-is-bounded")
 def test_a_walk_through_a_huge_directory_keeps_a_portion_of_it(crowded: Path) -> None:
     tracemalloc.start()
-    names = sum(1 for _ in Walk(str(crowded), lambda _: False))
+    names = sum(1 for _ in DirectoryWalk(str(crowded), lambda _: False))
     most = peak()
     assert names == MANY
     assert most < 3_000_000, "all of them at once are more than four"
@@ -70,12 +70,12 @@ def test_a_walk_tells_names_in_order_and_each_directory_before_what_it_holds(tmp
     for name in ("b/x", "b/a/y", "a", "c"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert [found.inner for found in Walk(str(tmp_path), lambda _: False)] == ["a", "b", "b/a", "b/a/y", "b/x", "c"]
+    assert [found.inner for found in DirectoryWalk(str(tmp_path), lambda _: False)] == ["a", "b", "b/a", "b/a/y", "b/x", "c"]
 
 
 def test_a_walk_that_takes_too_long_ends_at_once_however_deep_it_is(tmp_path: Path) -> None:
     (tmp_path / "a" / "b" / "c").mkdir(parents=True)
     (tmp_path / "d").mkdir()
-    walk = Walk(str(tmp_path), lambda _: False, seconds=-1)
+    walk = DirectoryWalk(str(tmp_path), lambda _: False, seconds=-1)
     assert [*walk] == []
     assert walk.cut

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from curtainwall.model import Answer, CallId, Effect, ToolResult, Verdict, denial
-from curtainwall.tools.mcp_in.results import result_of
+from curtainwall.tools.mcp_in.calls import result_of
 
 ALLOWED = Verdict(effect=Effect.ALLOW, because=(), reason="")
 

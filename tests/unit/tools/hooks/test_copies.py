@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.tools.hooks import Found, Hook, copied_programs, within_reach, workspace_hooks
+from curtainwall.tools.hooks import Hook, WorkspaceHooks, copied_programs, exchange_warnings, workspace_hooks
 from curtainwall.tools.hooks.copies import Copies
 from tests.support.covers import covers
 from tests.support.hooking import command, shell
@@ -24,13 +24,13 @@ def work(tmp_path: Path) -> Path:
     return work
 
 
-def bring(work: Path, *lines: str) -> Found:
+def bring(work: Path, *lines: str) -> WorkspaceHooks:
     told = {"hooks": {"Stop": [{"hooks": [command(line) for line in lines]}]}}
     (work / ".claude" / "settings.json").write_text(json.dumps(told))
     return workspace_hooks(work, {})
 
 
-def run_instead(copies: Path, found: Found, *, is_free: bool = False) -> str | None:
+def run_instead(copies: Path, found: WorkspaceHooks, *, is_free: bool = False) -> str | None:
     hook: Hook
     (hook,) = Copies(copies).hooks(found, "Stop", is_free=is_free)
     return None if hook.runs is None else hook.runs.line
@@ -84,7 +84,7 @@ def test_what_is_kept_runs_where_it_lies_unless_the_workspace_is_free(tmp_path: 
 def test_whatever_could_be_exchanged_is_told(work: Path, line: str, copied: list[str], told: list[str]) -> None:
     found = bring(work, line)
     assert sorted(copied_programs(found)) == [str(work / name) for name in copied]
-    sentences = list(within_reach(found))
+    sentences = list(exchange_warnings(found))
     assert len(sentences) == len(told), sentences
     for part in told:
         assert any(part in sentence for sentence in sentences), (part, sentences)
@@ -93,7 +93,7 @@ def test_whatever_could_be_exchanged_is_told(work: Path, line: str, copied: list
 @pytest.mark.parametrize("first", ["#!sub/a", "#!{}/sub/a -x", "#! {}/.venv/bin/python", "#!/usr/bin/env -S sub/a"])
 def test_an_interpreter_in_the_workspace_is_told(work: Path, first: str) -> None:
     (work / "b.sh").write_text(first.format(work) + "\n")
-    (told,) = within_reach(bring(work, "./b.sh"))
+    (told,) = exchange_warnings(bring(work, "./b.sh"))
     assert "in the workspace, and whatever that loads there: an agent that may edit there can exchange it" in told
 
 

@@ -22,7 +22,7 @@ from curtainwall.model import (
     ToolResult,
 )
 from curtainwall.model.ids import MessageId, TurnId
-from curtainwall.runtime import House, SystemClock
+from curtainwall.runtime import SessionRegistry, SystemClock
 from curtainwall.store import MemoryStore
 from curtainwall.tools.hooks import FileClaims, Lifecycle
 from tests.support.covers import covers
@@ -32,7 +32,7 @@ from tests.support.houses import ANN, events, house, kinds, open_session, run
 class Heard:
     """Hooks that write down what they are told, and what the log said then."""
 
-    def __init__(self, h: House, context: str = "") -> None:
+    def __init__(self, h: SessionRegistry, context: str = "") -> None:
         self.events: list[HookEvent] = []
         self.logged: list[list[str]] = []
         self._house = h
@@ -51,13 +51,13 @@ class Heard:
 
 
 @asynccontextmanager
-async def staged(tmp_path: Path, context: str = "") -> AsyncGenerator[tuple[House, Heard, Lifecycle]]:
+async def staged(tmp_path: Path, context: str = "") -> AsyncGenerator[tuple[SessionRegistry, Heard, Lifecycle]]:
     async with house(MemoryStore(SystemClock())) as h:
         heard = Heard(h, context)
         yield h, heard, lifecycle(h, heard, tmp_path)
 
 
-def lifecycle(h: House, heard: Heard, tmp_path: Path) -> Lifecycle:
+def lifecycle(h: SessionRegistry, heard: Heard, tmp_path: Path) -> Lifecycle:
     async def send(session: SessionId, command: AnyCommand, key: str | None) -> int:
         return await h.send(session, command, key)
 
@@ -122,7 +122,7 @@ def test_what_a_hook_says_at_the_beginning_reaches_the_agent_as_context(tmp_path
 
 
 def test_the_source_says_how_a_session_came_about(tmp_path: Path) -> None:
-    async def source(h: House, heard: Heard, told: Lifecycle, *commands: AnyCommand) -> str:
+    async def source(h: SessionRegistry, heard: Heard, told: Lifecycle, *commands: AnyCommand) -> str:
         session = await open_session(h, tmp_path)
         for command in commands:
             await h.send(session, command)

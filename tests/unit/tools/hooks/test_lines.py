@@ -5,14 +5,14 @@ import subprocess
 
 import pytest
 
-from curtainwall.tools.hooks import Program
-from curtainwall.tools.hooks.lines import started, with_words, words_in
+from curtainwall.tools.hooks import CommandHook
+from curtainwall.tools.hooks.command_line import parse_words, replace_words, started_words
 
 W = "/w"
 
 
 def starts(line: str, *arguments: str) -> list[str | None]:
-    words = started(Program(line, arguments or None), W)
+    words = started_words(CommandHook(line, arguments or None), W)
     assert words is not None
     return [word.value for word in words]
 
@@ -49,12 +49,12 @@ def test_what_a_line_starts(line: str, expected: list[str | None]) -> None:
     "line", ["'./a", '"./a', "./a\\", "$(./a)", "`./a`", '"$(./a)"', "${x:-./a}", "cat <<E\n./a\nE", "./a # it's", "$'./a'", "./a\\\nb"]
 )
 def test_a_line_that_only_a_shell_can_read_is_not_read(line: str) -> None:
-    assert words_in(Program(line), W) is None
+    assert parse_words(CommandHook(line), W) is None
 
 
 def test_without_quotes_a_workspace_with_blanks_is_several_words() -> None:
     for line, expected in (("$CLAUDE_PROJECT_DIR/a", None), ('"$CLAUDE_PROJECT_DIR/a"', "/my work/a")):
-        words = words_in(Program(line), "/my work")
+        words = parse_words(CommandHook(line), "/my work")
         assert words is not None
         assert [word.value for word in words] == [expected]
 
@@ -63,18 +63,18 @@ def test_without_a_shell_words_are_what_they_are() -> None:
     assert starts("./a b", "$x") == ["./a b"]
     assert starts("python3", "-u", "${CLAUDE_PROJECT_DIR}/$x") == ["/w/$x"]
     assert starts("cd", "./a") == []
-    program = Program("python3", ("a b", "c"))
-    assert with_words(program, {1: "/x y"}) == Program("python3", ("/x y", "c"))
+    program = CommandHook("python3", ("a b", "c"))
+    assert replace_words(program, {1: "/x y"}) == CommandHook("python3", ("/x y", "c"))
 
 
 def test_a_word_is_replaced_and_everything_else_stays() -> None:
     line = """A='x y'  "$CLAUDE_PROJECT_DIR"/a  'b'|sh './c d' >"e f";"""
-    words = started(Program(line, None, "bash"), W)
+    words = started_words(CommandHook(line, None, "bash"), W)
     assert words is not None
     instead = {word.start: f"/copies/it's {at}" for at, word in enumerate(words)}
     quoted = ["""'/copies/it'"'"'s 0'""", """'/copies/it'"'"'s 1'"""]
     expected = f"""A='x y'  {quoted[0]}  'b'|sh {quoted[1]} >"e f";"""
-    assert with_words(Program(line, None, "bash"), instead) == Program(expected, None, "bash")
+    assert replace_words(CommandHook(line, None, "bash"), instead) == CommandHook(expected, None, "bash")
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
@@ -84,7 +84,7 @@ def test_a_shell_reads_the_same_words(shell: str) -> None:
         line = "".join(
             chance.choice(["a", "b/", "./", "'", '"', "\\", "$CLAUDE_PROJECT_DIR", " ", " ", "=", "*", "#", "-"]) for _ in range(9)
         )
-        words = words_in(Program(line), W)
+        words = parse_words(CommandHook(line), W)
         if not words or any(word.value is None for word in words):
             continue
         read += 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.tools.hooks.matchers import compile_matcher, names_of
+from curtainwall.tools.hooks.settings import compile_matcher, tool_names
 from tests.support.covers import covers
 
 WRITE = "filesystem.write_file"
@@ -44,7 +44,7 @@ WRITE = "filesystem.write_file"
     ],
 )
 def test_a_matcher_finds_a_tool_by_one_of_its_names(matcher: str, tool: str, known_as: str | None) -> None:
-    assert compile_matcher(matcher).finds(names_of(tool)) == known_as
+    assert compile_matcher(matcher).finds(tool_names(tool)) == known_as
 
 
 @pytest.mark.parametrize("text", ["(", "[a", "*Bash", "(?P<x>", "a{9999999999999999999}"])

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from curtainwall.model import Broken
 from curtainwall.tools.hooks import workspace_hooks
-from curtainwall.tools.hooks.files import way_out
-from curtainwall.tools.hooks.neighbours import Language, language_of, needs_of
+from curtainwall.tools.hooks.scripts import Language, link_target_outside, script_language, script_needs
 from tests.support.hook_seams import bring
 from tests.support.hooking import shell
 
@@ -27,7 +26,7 @@ from tests.support.hooking import shell
     ],
 )  # fmt: skip
 def test_a_script_is_known_by_its_first_line_or_its_name(name: str, first: str, language: Language | None) -> None:
-    assert language_of(f"/w/{name}", f"{first}\n".encode()) is language
+    assert script_language(f"/w/{name}", f"{first}\n".encode()) is language
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,7 @@ def test_a_script_is_known_by_its_first_line_or_its_name(name: str, first: str, 
 def test_what_a_script_needs_is_what_it_names_from_where_it_lies(
     language: Language, text: str, files: list[str], modules: list[str]
 ) -> None:
-    needs = needs_of(language, text.encode())
+    needs = script_needs(language, text.encode())
     assert (list(needs.files), list(needs.modules)) == (files, modules)
 
 
@@ -54,7 +53,7 @@ def test_what_is_no_text_needs_nothing_and_takes_no_time() -> None:
     before = time.process_time()
     for language in Language:
         for content in (b"\xff\0" * 400_000, b"$" * 1_000_000, b'"' * 1_000_000, b"import " * 150_000, b"D=$0\n" + b"D" * 900_000):
-            needs = needs_of(language, content)
+            needs = script_needs(language, content)
             assert (list(needs.files), set(needs.modules) - {"import"}) == ([], set()), (language, content[:10])
     assert time.process_time() - before < 10, "all of it takes a third of a second; what looks back over what it read takes minutes"
 
@@ -117,7 +116,9 @@ def test_the_way_out_of_a_workspace_is_the_first_place_outside(tmp_path: Path) -
     for link, target in {**links, "home": "../../out/home"}.items():
         (root / "work" / "bin" / link).symlink_to(target)
     (root / "work" / "there").symlink_to(root / "out")
-    assert way_out(f"{work}/bin/python", work) == f"{root}/out/name"
-    assert way_out(f"{work}/there/real", work) == f"{root}/out/real"
-    assert way_out(f"{work}/bin/back", work) == f"{root}/out/name", "what leads through the workspace again is an agent's to lead"
-    assert [way_out(f"{work}/bin/{name}", work) for name in ("round", "inside", "gone", "home")] == [None] * 4
+    assert link_target_outside(f"{work}/bin/python", work) == f"{root}/out/name"
+    assert link_target_outside(f"{work}/there/real", work) == f"{root}/out/real"
+    assert link_target_outside(f"{work}/bin/back", work) == f"{root}/out/name", (
+        "what leads through the workspace again is an agent's to lead"
+    )
+    assert [link_target_outside(f"{work}/bin/{name}", work) for name in ("round", "inside", "gone", "home")] == [None] * 4

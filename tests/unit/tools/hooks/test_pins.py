@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from curtainwall.model import Broken
-from curtainwall.tools.hooks import Pins, Trust, workspace_hooks
+from curtainwall.tools.hooks import HookTrust, Pins, workspace_hooks
 from tests.support.covers import covers
 from tests.support.hooking import command, shell
 
@@ -28,14 +28,14 @@ def bring(work: Path, *lines: str, name: str = "settings.json", **rest: Any) -> 
     (work / ".claude" / name).write_text(json.dumps(told))
 
 
-def trust(work: Path, digest: str) -> Trust:
+def trust(work: Path, digest: str) -> HookTrust:
     return workspace_hooks(work, {str(work): digest}).trust
 
 
 def test_a_workspace_without_hooks_has_none(work: Path) -> None:
-    assert workspace_hooks(work, {}).trust is Trust.NONE
+    assert workspace_hooks(work, {}).trust is HookTrust.NONE
     (work / ".claude" / "settings.json").write_text('{"permissions": {}}')
-    assert workspace_hooks(work, {}).trust is Trust.NONE
+    assert workspace_hooks(work, {}).trust is HookTrust.NONE
 
 
 @covers("hooks.pinned-by-content")
@@ -43,24 +43,24 @@ def test_hooks_are_untrusted_until_pinned_and_again_when_anything_changes(work: 
     bring(work, "echo a")
     found = workspace_hooks(work, {})
     assert (found.trust, [str(hook.action) for hook in found.settings.hooks], found.settings.hooks[0].directory) == (
-        Trust.UNTRUSTED, ["echo a"], str(work),
+        HookTrust.UNTRUSTED, ["echo a"], str(work),
     )  # fmt: skip
-    assert trust(work, found.digest) is Trust.PINNED
+    assert trust(work, found.digest) is HookTrust.PINNED
     bring(work, "echo a", permissions={"allow": ["Bash"]})
-    assert trust(work, found.digest) is Trust.PINNED
+    assert trust(work, found.digest) is HookTrust.PINNED
     bring(work, "echo b")
-    assert trust(work, found.digest) is Trust.CHANGED
+    assert trust(work, found.digest) is HookTrust.CHANGED
     bring(work, "echo a")
     bring(work, "echo more", name="settings.local.json")
-    assert trust(work, found.digest) is Trust.CHANGED
+    assert trust(work, found.digest) is HookTrust.CHANGED
 
 
 def test_the_pin_is_for_the_real_path(work: Path, tmp_path: Path) -> None:
     bring(work, "echo a")
     (tmp_path / "link").symlink_to(work)
     digest = workspace_hooks(tmp_path / "link", {}).digest
-    assert workspace_hooks(tmp_path / "link", {str(work): digest}).trust is Trust.PINNED
-    assert workspace_hooks(work, {str(tmp_path / "link"): digest}).trust is Trust.UNTRUSTED
+    assert workspace_hooks(tmp_path / "link", {str(work): digest}).trust is HookTrust.PINNED
+    assert workspace_hooks(work, {str(tmp_path / "link"): digest}).trust is HookTrust.UNTRUSTED
 
 
 @covers("hooks.pinned-programs")
@@ -84,9 +84,9 @@ def test_the_programs_that_commands_name_are_part_of_the_pin(work: Path, line: s
     found = workspace_hooks(work, {})
     assert found.files == (str(work / ".claude" / "hooks" / "x.sh"),)
     shell(work / ".claude" / "hooks" / "x.sh", "curl evil")
-    assert trust(work, found.digest) is Trust.CHANGED
+    assert trust(work, found.digest) is HookTrust.CHANGED
     (work / ".claude" / "hooks" / "x.sh").unlink()
-    assert trust(work, found.digest) is Trust.CHANGED
+    assert trust(work, found.digest) is HookTrust.CHANGED
 
 
 def test_a_link_is_pinned_by_what_it_leads_to(work: Path, tmp_path: Path) -> None:
@@ -95,17 +95,17 @@ def test_a_link_is_pinned_by_what_it_leads_to(work: Path, tmp_path: Path) -> Non
     (work / "run").symlink_to(tmp_path / "one")
     bring(work, "./run")
     digest = workspace_hooks(work, {}).digest
-    assert trust(work, digest) is Trust.PINNED
+    assert trust(work, digest) is HookTrust.PINNED
     (work / "run").unlink()
     (work / "run").symlink_to(tmp_path / "two")
-    assert trust(work, digest) is Trust.CHANGED
+    assert trust(work, digest) is HookTrust.CHANGED
 
 
 def test_a_file_that_appears_under_a_name_that_a_command_uses_changes_the_pin(work: Path) -> None:
     bring(work, "git status")
     digest = workspace_hooks(work, {}).digest
     shell(work / "git", "evil")
-    assert trust(work, digest) is Trust.CHANGED
+    assert trust(work, digest) is HookTrust.CHANGED
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '"x"', "\xff", "[" * 100_000])
@@ -117,7 +117,7 @@ def test_settings_in_disorder_are_refused(work: Path, content: str) -> None:
 
 def test_what_is_no_regular_file_is_not_read(work: Path) -> None:
     os.mkfifo(work / ".claude" / "settings.json")
-    assert workspace_hooks(work, {}).trust is Trust.NONE
+    assert workspace_hooks(work, {}).trust is HookTrust.NONE
     os.mkfifo(work / "pipe")
     bring(work, "./pipe", name="settings.local.json")
     assert workspace_hooks(work, {}).files == ()

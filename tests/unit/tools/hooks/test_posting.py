@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from curtainwall.tools.hooks import Endpoint, Hook, read_settings
-from curtainwall.tools.hooks.http import post_event
-from curtainwall.tools.hooks.process import MOST_OUTPUT, Ran
+from curtainwall.tools.hooks import Hook, HttpHook, read_settings
+from curtainwall.tools.hooks.process import MOST_OUTPUT, HookRun, post_event
 from tests.support.certificates import Authority
 from tests.support.covers import covers
 from tests.support.houses import run
@@ -21,10 +20,10 @@ from tests.support.houses import run
 Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def endpoint(url: str, **rest: Any) -> Endpoint:
+def endpoint(url: str, **rest: Any) -> HttpHook:
     told = {"hooks": {"Stop": [{"hooks": [{"type": "http", "url": url, **rest}]}]}}
     hook: Hook = read_settings(told, directory="/", strict=True).hooks[0]
-    assert isinstance(hook.action, Endpoint)
+    assert isinstance(hook.action, HttpHook)
     return hook.action
 
 
@@ -53,8 +52,8 @@ def answering(status: str, body: bytes = b"", *headers: str) -> Handle:
     return handle
 
 
-def posted(handle: Handle, seconds: float = 20, told: bytes = b"{}", environ: dict[str, str] | None = None, **rest: Any) -> Ran:
-    async def story() -> Ran:
+def posted(handle: Handle, seconds: float = 20, told: bytes = b"{}", environ: dict[str, str] | None = None, **rest: Any) -> HookRun:
+    async def story() -> HookRun:
         async with serving(handle) as port:
             return await post_event(endpoint(f"http://127.0.0.1:{port}/hook?x=1", **rest), told, environ or {}, seconds)
 
@@ -76,7 +75,7 @@ def test_the_event_is_posted_and_the_body_is_the_answer() -> None:
     found = posted(
         handle, told=json.dumps({"a": "ü"}).encode(), environ={"TOKEN": "t1", "OTHER": "o1"}, headers=headers, allowedEnvVars=["TOKEN"]
     )
-    assert found == Ran(out=b'{"decision":"block"}')
+    assert found == HookRun(out=b'{"decision":"block"}')
     head, body = seen
     assert head.startswith("POST /hook?x=1 HTTP/1.1\r\n")
     assert "Authorization: Bearer t1\r\n" in head
@@ -126,7 +125,7 @@ def test_plain_http_at_a_tls_port_and_the_reverse_are_failures(tmp_path: Path) -
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         await writer.drain()
 
-    async def story() -> tuple[Ran, Ran]:
+    async def story() -> tuple[HookRun, HookRun]:
         async with serving(plainly) as port:
             plain = await post_event(endpoint(f"https://127.0.0.1:{port}/"), b"{}", {}, 60)
         async with serving(answering("200 OK"), Authority(tmp_path).server("box.lan")) as port:

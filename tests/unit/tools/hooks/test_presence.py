@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.tools.hooks import not_found
+from curtainwall.tools.hooks import missing_programs
 from tests.support.covers import covers
 from tests.support.hooking import command, settings, shell
 
@@ -24,7 +24,7 @@ def project(tmp_path: Path) -> Path:
      "python3 gone.py", 'env bash "${CLAUDE_PROJECT_DIR}/gone.sh"', "./plain.py"],
 )  # fmt: skip
 def test_what_is_missing_is_named(project: Path, line: str) -> None:
-    (told,) = not_found(settings(project, PreToolUse=[command(line)]).hooks, str(project))
+    (told,) = missing_programs(settings(project, PreToolUse=[command(line)]).hooks, str(project))
     assert any(name in told for name in ("gone.sh`", "gone.py`", "plain.py`"))
 
 
@@ -35,31 +35,31 @@ def test_what_is_missing_is_named(project: Path, line: str) -> None:
      "echo hello | cat", "$(gone.sh)", "A=1", "[ -f ./gone.sh ]", "(./gone.sh)", "'", "env -i ./gone.sh"],
 )  # fmt: skip
 def test_what_is_there_and_what_only_a_shell_could_tell_is_not(project: Path, line: str) -> None:
-    assert list(not_found(settings(project, PreToolUse=[command(line)]).hooks, str(project))) == []
+    assert list(missing_programs(settings(project, PreToolUse=[command(line)]).hooks, str(project))) == []
 
 
 def test_a_program_in_the_users_home_is_looked_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(project))
     given = settings(project, PreToolUse=[command("~/there.sh"), command("~/gone.sh"), command("~/gone.sh", args=[])])
-    told = list(not_found(given.hooks))
+    told = list(missing_programs(given.hooks))
     assert [it.partition(",")[0] for it in told] == [f"PreToolUse runs `{project}/gone.sh`", "PreToolUse runs `~/gone.sh`"]
     assert "each call that it stands before is denied" in told[0]
 
 
 def test_where_no_workspace_is_known_nothing_in_it_is_missing(project: Path) -> None:
     given = settings(project, Stop=[command("$CLAUDE_PROJECT_DIR/gone.sh"), command("${CLAUDE_PROJECT_DIR}/gone.sh", args=[])])
-    assert list(not_found(given.hooks)) == []
+    assert list(missing_programs(given.hooks)) == []
 
 
 def test_without_a_shell_every_word_means_itself(project: Path) -> None:
     given = settings(project, Stop=[command("${CLAUDE_PROJECT_DIR}/there.sh", args=["$x"]), command("cd", args=["x"])])
-    assert [told.partition(",")[0] for told in not_found(given.hooks, str(project))] == ["Stop runs `cd`"]
+    assert [told.partition(",")[0] for told in missing_programs(given.hooks, str(project))] == ["Stop runs `cd`"]
 
 
 @covers("hooks.missing-programs-are-told")
 @pytest.mark.parametrize("line", ["source ./there.sh", "true && [[ -e x ]]", "if true; then source ./there.sh; fi"])
 def test_what_only_bash_knows_is_told_where_the_shell_does_not_know_it(project: Path, line: str) -> None:
-    told = list(not_found(settings(project, PreToolUse=[command(line), command(line, shell="bash")]).hooks, str(project)))
+    told = list(missing_programs(settings(project, PreToolUse=[command(line), command(line, shell="bash")]).hooks, str(project)))
     fails = subprocess.run(["/bin/sh", "-c", line], cwd=project, check=False, capture_output=True, timeout=30).returncode == 127
     assert [sentence.partition(" (")[0] for sentence in told] == (
         [f"PreToolUse runs `{'[[' if '[[' in line else 'source'}`, which `/bin/sh` does not know here"] if fails else []

@@ -8,81 +8,81 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curtainwall.model import HookReply, HookSays
-from curtainwall.tools.hooks.process import Ran
-from curtainwall.tools.hooks.replies import LONGEST, Said, merge, read_reply
+from curtainwall.tools.hooks.process import HookRun
+from curtainwall.tools.hooks.replies import LONGEST, HookAnswer, merge, read_reply
 from tests.support.covers import covers
 
 BEFORE = "PreToolUse"
 
 
-def printed(**fields: Any) -> Ran:
-    return Ran(out=json.dumps(fields).encode())
+def printed(**fields: Any) -> HookRun:
+    return HookRun(out=json.dumps(fields).encode())
 
 
-def specific(**fields: Any) -> Ran:
+def specific(**fields: Any) -> HookRun:
     return printed(hookSpecificOutput={"hookEventName": BEFORE, **fields})
 
 
-def reply(event: str, *runs: Ran) -> HookReply:
+def reply(event: str, *runs: HookRun) -> HookReply:
     return merge(event, [(f"h{number}", read_reply(event, ran)) for number, ran in enumerate(runs)])
 
 
 def test_silence_means_nothing() -> None:
-    assert reply(BEFORE, Ran()) == reply(BEFORE, Ran(out=b"  \n")) == reply("Stop", Ran()) == HookReply()
+    assert reply(BEFORE, HookRun()) == reply(BEFORE, HookRun(out=b"  \n")) == reply("Stop", HookRun()) == HookReply()
 
 
 @covers("hooks.exit-2-blocks")
 def test_exit_2_blocks_with_stderr_as_reason() -> None:
-    assert reply(BEFORE, Ran(2, b"", b"not on sundays\n")).says == HookSays(effect="deny", hook="h0", reason="not on sundays")
-    assert reply(BEFORE, Ran(2, b"ignored", b"")).says == HookSays(effect="deny", hook="h0", reason="it gave no reason")
+    assert reply(BEFORE, HookRun(2, b"", b"not on sundays\n")).says == HookSays(effect="deny", hook="h0", reason="not on sundays")
+    assert reply(BEFORE, HookRun(2, b"ignored", b"")).says == HookSays(effect="deny", hook="h0", reason="it gave no reason")
     for event in ("UserPromptSubmit", "Stop", "PreCompact"):
-        assert reply(event, Ran(2, b"", b"no")).blocked == "no"
+        assert reply(event, HookRun(2, b"", b"no")).blocked == "no"
 
 
 def test_an_allow_cannot_undo_exit_2_and_a_reason_in_json_is_used() -> None:
     allowed = specific(permissionDecision="allow", permissionDecisionReason="fine").out
     denied = specific(permissionDecision="deny", permissionDecisionReason="because").out
-    assert reply(BEFORE, Ran(2, allowed, b"no")).says == HookSays(effect="deny", hook="h0", reason="no")
-    assert reply(BEFORE, Ran(2, denied, b"no")).says == HookSays(effect="deny", hook="h0", reason="because")
-    assert reply(BEFORE, Ran(2, b"{", b"no")).says == HookSays(effect="deny", hook="h0", reason="no")
+    assert reply(BEFORE, HookRun(2, allowed, b"no")).says == HookSays(effect="deny", hook="h0", reason="no")
+    assert reply(BEFORE, HookRun(2, denied, b"no")).says == HookSays(effect="deny", hook="h0", reason="because")
+    assert reply(BEFORE, HookRun(2, b"{", b"no")).says == HookSays(effect="deny", hook="h0", reason="no")
 
 
 @covers("hooks.a-crash-denies")
 @pytest.mark.parametrize(
     "ran",
     [
-        Ran(1, b"", b"Traceback"),
-        Ran(1, b'{"decision": "approve"}'),
-        Ran(127),
-        Ran(failure="it was ended by signal 9"),
-        Ran(0, b"{"),
-        Ran(0, b'{"a": 1'),
-        Ran(0, b'{"a": 1} trailing'),
-        Ran(0, b'{"continue": "no"}'),
-        Ran(0, b'{"decision": "maybe"}'),
-        Ran(0, b'{"decision": 1}'),
-        Ran(0, b'{"hookSpecificOutput": []}'),
-        Ran(0, b'{"hookSpecificOutput": {"permissionDecision": "defer"}}'),
-        Ran(0, b'{"hookSpecificOutput": {"updatedInput": "x"}}'),
-        Ran(0, b'{"hookSpecificOutput": {"updatedInput": {"a": NaN}}}'),
-        Ran(0, b'{"hookSpecificOutput": {"updatedInput": {"a": 1e999}}}'),
-        Ran(0, b'{"hookSpecificOutput": {"hookEventName": "Stop", "permissionDecision": "allow"}}'),
-        Ran(0, b'{"a":' * 100_000),
-        Ran(0, b'{"a":' * 400 + b"1" + b"}" * 400 + b","),
-        Ran(0, b"\xff\xfe garbage"),
-        Ran(0, b'{"n": ' + b"9" * 10_000 + b"}"),
+        HookRun(1, b"", b"Traceback"),
+        HookRun(1, b'{"decision": "approve"}'),
+        HookRun(127),
+        HookRun(failure="it was ended by signal 9"),
+        HookRun(0, b"{"),
+        HookRun(0, b'{"a": 1'),
+        HookRun(0, b'{"a": 1} trailing'),
+        HookRun(0, b'{"continue": "no"}'),
+        HookRun(0, b'{"decision": "maybe"}'),
+        HookRun(0, b'{"decision": 1}'),
+        HookRun(0, b'{"hookSpecificOutput": []}'),
+        HookRun(0, b'{"hookSpecificOutput": {"permissionDecision": "defer"}}'),
+        HookRun(0, b'{"hookSpecificOutput": {"updatedInput": "x"}}'),
+        HookRun(0, b'{"hookSpecificOutput": {"updatedInput": {"a": NaN}}}'),
+        HookRun(0, b'{"hookSpecificOutput": {"updatedInput": {"a": 1e999}}}'),
+        HookRun(0, b'{"hookSpecificOutput": {"hookEventName": "Stop", "permissionDecision": "allow"}}'),
+        HookRun(0, b'{"a":' * 100_000),
+        HookRun(0, b'{"a":' * 400 + b"1" + b"}" * 400 + b","),
+        HookRun(0, b"\xff\xfe garbage"),
+        HookRun(0, b'{"n": ' + b"9" * 10_000 + b"}"),
     ],
 )
-def test_whatever_is_wrong_with_a_hook_before_a_call_denies_it(ran: Ran) -> None:
+def test_whatever_is_wrong_with_a_hook_before_a_call_denies_it(ran: HookRun) -> None:
     says = reply(BEFORE, ran).says
     assert says is not None
     assert (says.effect, says.hook) == ("deny", "h0")
     assert says.reason.startswith("the hook `h0` failed: ")
 
 
-@pytest.mark.parametrize("ran", [Ran(1, b"", b"x"), Ran(failure="late"), Ran(0, b"{")])
+@pytest.mark.parametrize("ran", [HookRun(1, b"", b"x"), HookRun(failure="late"), HookRun(0, b"{")])
 @pytest.mark.parametrize("event", ["PostToolUse", "UserPromptSubmit", "SessionStart", "SessionEnd", "Stop", "PreCompact", "Notification"])
-def test_elsewhere_a_failure_blocks_nothing(event: str, ran: Ran) -> None:
+def test_elsewhere_a_failure_blocks_nothing(event: str, ran: HookRun) -> None:
     assert reply(event, ran) == HookReply()
     assert read_reply(event, ran).failure
 
@@ -152,7 +152,7 @@ def test_nulls_and_fields_without_a_meaning_here_are_as_if_they_were_not_there()
     ],
 )
 def test_a_guard_that_prints_anything_but_one_clear_answer_denies_and_says_what_to_print(out: bytes, why: str) -> None:
-    says = reply(BEFORE, Ran(out=out)).says
+    says = reply(BEFORE, HookRun(out=out)).says
     assert says is not None
     assert (says.effect, why in says.reason) == ("deny", True), says.reason
     assert "UTF-8" in says.reason or says.reason.endswith("print nothing or one JSON object on stdout, and log lines on stderr")
@@ -169,15 +169,15 @@ def test_a_guard_that_prints_anything_but_one_clear_answer_denies_and_says_what_
     ],
 )
 def test_an_answer_among_other_text_is_a_failure_that_is_noted(event: str, out: bytes) -> None:
-    assert "an answer among other text" in read_reply(event, Ran(out=out)).failure
-    assert reply(event, Ran(out=out)) == HookReply()
+    assert "an answer among other text" in read_reply(event, HookRun(out=out)).failure
+    assert reply(event, HookRun(out=out)) == HookReply()
 
 
 @pytest.mark.parametrize(
     "out", [b'The schema:\n{"type": "object", "reason": "x"}', b"Use {decision} as\n{\nthe name", b"{ x\n" * 50 + b"a"]
 )
 def test_braces_in_plain_text_are_no_answer(out: bytes) -> None:
-    assert read_reply("UserPromptSubmit", Ran(out=b"- " + out)).context == f"- {out.decode()}"
+    assert read_reply("UserPromptSubmit", HookRun(out=b"- " + out)).context == f"- {out.decode()}"
 
 
 def test_a_stop_denies_the_call_and_says_that_the_agent_must_not_go_on() -> None:
@@ -192,9 +192,9 @@ def test_a_stop_denies_the_call_and_says_that_the_agent_must_not_go_on() -> None
 @covers("hooks.plain-text-is-context")
 def test_plain_text_is_context_where_a_prompt_or_a_session_begins() -> None:
     for event in ("UserPromptSubmit", "SessionStart"):
-        assert reply(event, Ran(out=b"the branch is main\n")).context == "the branch is main"
+        assert reply(event, HookRun(out=b"the branch is main\n")).context == "the branch is main"
     for event in ("PostToolUse", "Stop", "Notification"):
-        assert reply(event, Ran(out=b"the branch is main\n")) == HookReply()
+        assert reply(event, HookRun(out=b"the branch is main\n")) == HookReply()
 
 
 def test_additional_context_and_messages_are_passed_on() -> None:
@@ -205,8 +205,8 @@ def test_additional_context_and_messages_are_passed_on() -> None:
 
 def test_a_refusal_after_a_call_is_told_to_the_agent() -> None:
     assert reply("PostToolUse", printed(decision="block", reason="lint failed")) == HookReply(context="lint failed")
-    assert reply("PostToolUse", Ran(2, b"", b"lint failed")) == HookReply(context="lint failed")
-    assert reply("Notification", Ran(2, b"", b"no")) == HookReply()
+    assert reply("PostToolUse", HookRun(2, b"", b"lint failed")) == HookReply(context="lint failed")
+    assert reply("Notification", HookRun(2, b"", b"no")) == HookReply()
 
 
 @covers("hooks.the-strictest-wins")
@@ -217,7 +217,9 @@ def test_the_strictest_of_several_wins_whatever_their_order() -> None:
         assert says is not None
         assert (says.effect, says.reason) == ("deny", "deny")
     assert reply(BEFORE, allow, ask).says == HookSays(effect="ask", hook="h1", reason="ask")
-    assert reply(BEFORE, ask, Ran(1)).says == HookSays(effect="deny", hook="h1", reason="the hook `h1` failed: it ended with exit code 1")
+    assert reply(BEFORE, ask, HookRun(1)).says == HookSays(
+        effect="deny", hook="h1", reason="the hook `h1` failed: it ended with exit code 1"
+    )
 
 
 def test_two_that_ask_are_another_question_than_one_of_them() -> None:
@@ -229,7 +231,7 @@ def test_two_that_ask_are_another_question_than_one_of_them() -> None:
 def test_rewritten_arguments_must_agree() -> None:
     one, same, other = specific(updatedInput={"a": 1, "b": 2}), specific(updatedInput={"b": 2, "a": 1}), specific(updatedInput={"a": 2})
     assert reply(BEFORE, one).arguments == {"a": 1, "b": 2}
-    assert reply(BEFORE, one, same, Ran()).arguments == {"a": 1, "b": 2}
+    assert reply(BEFORE, one, same, HookRun()).arguments == {"a": 1, "b": 2}
     ambiguous = reply(BEFORE, one, other)
     assert ambiguous.arguments is None
     assert ambiguous.says is not None
@@ -240,14 +242,14 @@ def test_rewritten_arguments_must_agree() -> None:
 def test_a_rewrite_can_come_with_an_ask_and_is_nothing_beside_a_denial() -> None:
     asked = reply(BEFORE, specific(updatedInput={"a": 1}, permissionDecision="ask", permissionDecisionReason="look"))
     assert (asked.arguments, asked.says) == ({"a": 1}, HookSays(effect="ask", hook="h0", reason="look"))
-    assert reply(BEFORE, specific(updatedInput={"a": 1}), Ran(2)).arguments is None
+    assert reply(BEFORE, specific(updatedInput={"a": 1}), HookRun(2)).arguments is None
 
 
 def test_long_texts_are_cut_and_half_characters_replaced() -> None:
-    context = reply("SessionStart", Ran(out=b"x" * 50_000)).context
+    context = reply("SessionStart", HookRun(out=b"x" * 50_000)).context
     assert len(context) < LONGEST + 50
     assert context.endswith("…[40000 characters cut]")
-    assert reply(BEFORE, Ran(out=b'{"systemMessage": "\\ud800"}')).warnings == ("?",)
+    assert reply(BEFORE, HookRun(out=b'{"systemMessage": "\\ud800"}')).warnings == ("?",)
 
 
 @covers("hooks.output-is-hostile")
@@ -265,7 +267,7 @@ def test_long_texts_are_cut_and_half_characters_replaced() -> None:
     ).map(lambda value: json.dumps(value).encode())
 )
 def test_whatever_a_hook_prints_is_nothing_a_tightening_or_a_failure(out: bytes) -> None:
-    said = read_reply(BEFORE, Ran(out=out))
-    assert isinstance(said, Said)
+    said = read_reply(BEFORE, HookRun(out=out))
+    assert isinstance(said, HookAnswer)
     says = merge(BEFORE, [("h", said)]).says
     assert says is None or says.effect in {"ask", "deny"}

@@ -7,30 +7,30 @@ from pathlib import Path
 import pytest
 
 from curtainwall.facts import Masker
-from curtainwall.tools.hooks import Program
-from curtainwall.tools.hooks.process import MOST_OUTPUT, Ran, environment_of, run_program
+from curtainwall.tools.hooks import CommandHook
+from curtainwall.tools.hooks.process import MOST_OUTPUT, HookRun, hook_environment, run_program
 from tests.support.covers import covers
 from tests.support.hooking import ENVIRON, place, python, shell, wait_until_gone
 from tests.support.houses import run
 
 
-def ran(program: Program | str, told: bytes = b"{}", seconds: float = 20, directory: Path | str = "/", **environ: str) -> Ran:
-    what = Program(program) if isinstance(program, str) else program
+def ran(program: CommandHook | str, told: bytes = b"{}", seconds: float = 20, directory: Path | str = "/", **environ: str) -> HookRun:
+    what = CommandHook(program) if isinstance(program, str) else program
     return run(run_program(what, told, {**ENVIRON, "CLAUDE_PROJECT_DIR": "/w", **environ}, str(directory), seconds))
 
 
 def test_the_event_is_on_standard_input_and_the_answer_on_standard_output() -> None:
-    assert ran("cat; echo oh >&2; exit 3", b'{"a": 1}') == Ran(3, b'{"a": 1}', b"oh\n")
+    assert ran("cat; echo oh >&2; exit 3", b'{"a": 1}') == HookRun(3, b'{"a": 1}', b"oh\n")
 
 
 def test_an_event_far_bigger_than_a_pipe_arrives_whole_or_is_not_read_at_all() -> None:
     big = b"x" * 5_000_000
     assert ran("wc -c", big).out.strip() == b"5000000"
-    assert ran("exit 0", big) == Ran()
+    assert ran("exit 0", big) == HookRun()
 
 
 def test_without_a_shell_arguments_are_what_they_are() -> None:
-    assert ran(Program("printf", ("%s|", "a b", "$HOME", "${CLAUDE_PROJECT_DIR}/x"))).out == b"a b|$HOME|/w/x|"
+    assert ran(CommandHook("printf", ("%s|", "a b", "$HOME", "${CLAUDE_PROJECT_DIR}/x"))).out == b"a b|$HOME|/w/x|"
 
 
 def test_the_program_starts_in_the_given_directory(tmp_path: Path) -> None:
@@ -40,12 +40,12 @@ def test_the_program_starts_in_the_given_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "directory", "failure"),
     [
-        (Program("no-such-program-anywhere", ()), "/", "it could not be started: no such file or directory"),
-        (Program("/etc/passwd", ()), "/", "it could not be started: permission denied"),
-        (Program("true", ()), "/no/such/directory", "it could not be started"),
+        (CommandHook("no-such-program-anywhere", ()), "/", "it could not be started: no such file or directory"),
+        (CommandHook("/etc/passwd", ()), "/", "it could not be started: permission denied"),
+        (CommandHook("true", ()), "/no/such/directory", "it could not be started"),
     ],
 )
-def test_a_program_that_cannot_be_started_is_a_failure(program: Program, directory: str, failure: str) -> None:
+def test_a_program_that_cannot_be_started_is_a_failure(program: CommandHook, directory: str, failure: str) -> None:
     assert ran(program, directory=directory).failure.startswith(failure)
 
 
@@ -70,7 +70,7 @@ def test_a_time_limit_ends_the_program_and_its_children(tmp_path: Path) -> None:
 def test_a_child_that_holds_the_output_open_holds_up_nobody_and_ends(tmp_path: Path) -> None:
     line = shell(tmp_path / "fork", f"sleep 600 & echo $! > {tmp_path}/child; echo said")
     start = time.monotonic()
-    assert ran(line) == Ran(0, b"said\n")
+    assert ran(line) == HookRun(0, b"said\n")
     assert time.monotonic() - start < 40
     wait_until_gone(int((tmp_path / "child").read_text()))
 
@@ -109,7 +109,7 @@ def test_no_descriptor_and_no_process_is_left() -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         ran("echo x")
-        ran(Program("no-such-program-anywhere", ()))
+        ran(CommandHook("no-such-program-anywhere", ()))
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
@@ -126,6 +126,6 @@ def test_a_hook_inherits_no_descriptor_of_ours(tmp_path: Path) -> None:
 def test_the_environment_is_the_users_without_our_secrets() -> None:
     masker = Masker(b"k" * 32, {"deploy": "hunter2-and-more"})
     environ = {"PATH": "/bin", "MINE": "1", "ANTHROPIC_API_KEY": "a", "DSN": "pg://u:hunter2-and-more@h", "GITHUB_TOKEN": "of the user"}
-    assert environment_of(environ, masker, place("/w"), frozenset({"ANTHROPIC_API_KEY"})) == {
+    assert hook_environment(environ, masker, place("/w"), frozenset({"ANTHROPIC_API_KEY"})) == {
         "PATH": "/bin", "MINE": "1", "GITHUB_TOKEN": "of the user", "CLAUDE_PROJECT_DIR": "/w", "CURTAINWALL_SESSION": "s1",
     }  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from curtainwall.model import Broken
-from curtainwall.tools.hooks import EVENTS, Endpoint, Program, read_settings
+from curtainwall.tools.hooks import EVENTS, CommandHook, HttpHook, read_settings
 from tests.support.covers import covers
 
 GUARD = {"type": "command", "command": "guard"}
@@ -23,9 +23,9 @@ def test_the_format_of_claude_code_is_read() -> None:
     )
     before, stop = read_settings(told, directory="/d").hooks
     assert (before.event, before.matcher.text, before.action, before.seconds, before.directory) == (
-        "PreToolUse", "Bash|Edit", Program("check.sh"), 5, "/d",
+        "PreToolUse", "Bash|Edit", CommandHook("check.sh"), 5, "/d",
     )  # fmt: skip
-    assert isinstance(stop.action, Endpoint)
+    assert isinstance(stop.action, HttpHook)
     assert (stop.action.url.text, stop.action.headers, stop.action.variables, stop.seconds) == (
         "http://localhost:9/stop", (("X", "$T"),), ("T",), 60,
     )  # fmt: skip

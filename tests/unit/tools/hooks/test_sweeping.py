@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import HookReply
-from curtainwall.tools.hooks import Copies, Pins, Settings, workspace_hooks
+from curtainwall.tools.hooks import Copies, HookSettings, Pins, workspace_hooks
 from tests.support.covers import covers
 from tests.support.hooking import call, command, place, shell, user_hooks
 from tests.support.houses import run
@@ -33,7 +33,7 @@ class Project:
         return digest
 
     async def fire(self) -> HookReply:
-        return await user_hooks(Settings(), pins=self.pins).before_call(call(), place(self.work))
+        return await user_hooks(HookSettings(), pins=self.pins).before_call(call(), place(self.work))
 
     def left(self) -> set[str]:
         return {name for name in os.listdir(self.copies) if name != ".lock"}

@@ -28,13 +28,11 @@ from curtainwall.model import (
     denial,
 )
 from curtainwall.tools import NATIVE_TOOLS, Catalogue
-from curtainwall.tools.mcp_in.bounds import Bounds, Load
-from curtainwall.tools.mcp_in.eras import Era, envelope_version
-from curtainwall.tools.mcp_in.frames import Fault, Lines, Notification, Request, parse, parts_of
-from curtainwall.tools.mcp_in.greetings import Greetings
-from curtainwall.tools.mcp_in.names import Names
-from curtainwall.tools.mcp_in.notes import Teller
-from curtainwall.tools.mcp_in.results import failure_of, refusal, result_of
+from curtainwall.tools.mcp_in.bounds import McpBounds, SocketLoad
+from curtainwall.tools.mcp_in.calls import failure_of, refusal, result_of
+from curtainwall.tools.mcp_in.frames import FrameFault, LineBuffer, McpNotification, McpRequest, count_values, parse_frame
+from curtainwall.tools.mcp_in.handshake import ProtocolEra, ServerDescription, ToolNames, envelope_version
+from curtainwall.tools.mcp_in.progress import ProgressReporter
 from tests.support.covers import covers
 from tests.support.mcp import ENVELOPE
 
@@ -66,29 +64,29 @@ json_values = st.recursive(
 def test_what_we_take_for_a_request_the_sdk_does_too(frame: dict[str, Any]) -> None:
     line = to_json(frame)
     try:
-        ours = parse(line, Bounds())
-    except Fault:
+        ours = parse_frame(line, McpBounds())
+    except FrameFault:
         return
-    if isinstance(ours, Request):
+    if isinstance(ours, McpRequest):
         theirs = mcp_types.JSONRPCRequest.model_validate_json(line)
         assert (theirs.id, theirs.method, theirs.params or {}) == (ours.id, ours.method, ours.params)
-    elif isinstance(ours, Notification) and isinstance(frame.get("params", {}), dict):
+    elif isinstance(ours, McpNotification) and isinstance(frame.get("params", {}), dict):
         assert mcp_types.JSONRPCNotification.model_validate_json(line).method == ours.method
 
 
 @pytest.mark.parametrize("id_", [0, -7, 2**62, "", "x", "7"])
 def test_every_sane_id_is_taken(id_: int | str) -> None:
-    assert parse(to_json({"jsonrpc": "2.0", "id": id_, "method": "ping"}), Bounds()) == Request(id_, "ping", {})
+    assert parse_frame(to_json({"jsonrpc": "2.0", "id": id_, "method": "ping"}), McpBounds()) == McpRequest(id_, "ping", {})
 
 
 def test_replies_are_passed_over_because_we_ask_nothing() -> None:
-    assert parse(b'{"jsonrpc":"2.0","id":1,"result":{}}', Bounds()) is None
-    assert parse(b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}', Bounds()) is None
+    assert parse_frame(b'{"jsonrpc":"2.0","id":1,"result":{}}', McpBounds()) is None
+    assert parse_frame(b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}', McpBounds()) is None
 
 
 @given(st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=8))
 def test_lines_are_the_same_however_the_bytes_arrive(data: bytes, cuts: list[int]) -> None:
-    lines, taken = Lines(1_000), []
+    lines, taken = LineBuffer(1_000), []
     places = sorted({0, len(data), *(cut for cut in cuts if cut <= len(data))})
     for start, end in pairwise(places):
         lines.feed(data[start:end])
@@ -101,9 +99,9 @@ def test_lines_are_the_same_however_the_bytes_arrive(data: bytes, cuts: list[int
 
 def test_a_line_is_too_long_whether_it_ends_or_not() -> None:
     for data in (b"x" * 11, b"x" * 11 + b"\n"):
-        lines = Lines(10)
+        lines = LineBuffer(10)
         lines.feed(data)
-        with pytest.raises(Fault, match="longer than 10 bytes") as told:
+        with pytest.raises(FrameFault, match="longer than 10 bytes") as told:
             lines.next()
         assert told.value.fatal
 
@@ -115,16 +113,16 @@ def test_parts_are_never_counted_too_low(value: JsonValue) -> None:
             return 1 + sum(values(inner) for inner in part.values())
         return 1 + sum(values(inner) for inner in part) if isinstance(part, list) else 1
 
-    assert values(value) <= 2 * parts_of(to_json(value)) + 1
+    assert values(value) <= 2 * count_values(to_json(value)) + 1
 
 
 def test_what_stands_inside_strings_is_no_part() -> None:
     text = to_json({"a": '[{,\\"' * 5_000, "b": [1, 2]})
-    assert parts_of(text) == 4
+    assert count_values(text) == 4
 
 
 def test_rest_is_asked_for_only_after_long_parsing() -> None:
-    load = Load(Bounds(held=10))
+    load = SocketLoad(McpBounds(held=10))
     load.spent(0.001)
     assert load.rests_for() == 0
     load.spent(0.5)
@@ -142,7 +140,7 @@ def test_rest_is_asked_for_only_after_long_parsing() -> None:
 @given(st.lists(st.tuples(st.text(min_size=1, max_size=40), st.text(min_size=1, max_size=90)), max_size=20, unique=True))
 def test_names_on_the_wire_fit_clients_and_lead_back(pairs: list[tuple[str, str]]) -> None:
     full_names = list(dict.fromkeys(f"{server.replace('.', '')}.{tool}" for server, tool in pairs))
-    names = Names(full_names)
+    names = ToolNames(full_names)
     for full in full_names:
         wire = names.wire(full)
         assert len(wire) <= 64
@@ -153,7 +151,7 @@ def test_names_on_the_wire_fit_clients_and_lead_back(pairs: list[tuple[str, str]
 
 
 def test_names_of_native_tools_read_as_one_expects() -> None:
-    names = Names(spec.full_name for spec in NATIVE_TOOLS)
+    names = ToolNames(spec.full_name for spec in NATIVE_TOOLS)
     assert names.wire("filesystem.read_file") == "filesystem__read_file"
     assert names.full("git__set_working_dir") == "git.set_working_dir"
     assert names.full("nobody__knows__it") == "nobody.knows__it"
@@ -180,69 +178,69 @@ def test_envelopes_are_judged_as_the_sdk_judges_them(meta: JsonValue) -> None:
     theirs = classify_inbound_request({"method": "tools/list", "params": {"_meta": meta}})
     try:
         ours: str | int = envelope_version({"_meta": meta})
-    except Fault as fault:
+    except FrameFault as fault:
         ours = fault.code
     assert ours == (theirs.protocol_version if isinstance(theirs, InboundModernRoute) else theirs.code)
 
 
-def initialize(version: str = "2025-06-18") -> Request:
-    return Request(1, "initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "n", "version": "0"}})
+def initialize(version: str = "2025-06-18") -> McpRequest:
+    return McpRequest(1, "initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "n", "version": "0"}})
 
 
-def enveloped(method: str) -> Request:
-    return Request(1, method, {"_meta": dict(ENVELOPE)})
+def enveloped(method: str) -> McpRequest:
+    return McpRequest(1, method, {"_meta": dict(ENVELOPE)})
 
 
-def code_of(era: Era, request: Request) -> int:
-    with pytest.raises(Fault) as told:
+def code_of(era: ProtocolEra, request: McpRequest) -> int:
+    with pytest.raises(FrameFault) as told:
         era.admit(request)
     return told.value.code
 
 
 @pytest.mark.parametrize("version", HANDSHAKE_PROTOCOL_VERSIONS)
 def test_the_handshake_settles_on_the_clients_version_where_we_speak_it(version: str) -> None:
-    era = Era()
+    era = ProtocolEra()
     era.admit(initialize(version))
     assert era.agree(version) == version
-    assert era.admit(Request(2, "tools/list", {})) == version
+    assert era.admit(McpRequest(2, "tools/list", {})) == version
     assert code_of(era, enveloped("tools/list")) == -32600
 
 
 def test_an_unknown_version_is_answered_with_our_newest_handshake() -> None:
-    assert [Era().agree(version) for version in ("2030-01-01", "2026-07-28", None)] == ["2025-11-25"] * 3
+    assert [ProtocolEra().agree(version) for version in ("2030-01-01", "2026-07-28", None)] == ["2025-11-25"] * 3
 
 
 def test_before_the_handshake_there_is_ping_and_nothing_else() -> None:
-    era = Era()
-    assert era.admit(Request(1, "ping", {})) == "2025-11-25"
-    assert code_of(era, Request(1, "tools/list", {})) == -32600
-    assert code_of(era, Request(1, "no/such", {})) == -32601
-    assert code_of(era, Request(1, "server/discover", {})) == -32602
+    era = ProtocolEra()
+    assert era.admit(McpRequest(1, "ping", {})) == "2025-11-25"
+    assert code_of(era, McpRequest(1, "tools/list", {})) == -32600
+    assert code_of(era, McpRequest(1, "no/such", {})) == -32601
+    assert code_of(era, McpRequest(1, "server/discover", {})) == -32602
 
 
 def test_the_newer_era_has_no_handshake_no_ping_and_an_envelope_each_time() -> None:
-    era = Era()
+    era = ProtocolEra()
     assert era.admit(enveloped("server/discover")) == "2026-07-28"
     assert era.is_modern
     assert code_of(era, initialize()) == -32022
     assert code_of(era, enveloped("ping")) == -32601
-    assert code_of(era, Request(1, "tools/list", {})) == -32602
+    assert code_of(era, McpRequest(1, "tools/list", {})) == -32602
 
 
 def test_a_client_from_the_future_may_go_on_with_the_handshake() -> None:
-    era = Era()
-    request = Request(1, "server/discover", {"_meta": {**ENVELOPE, "io.modelcontextprotocol/protocolVersion": "2099-01-01"}})
-    with pytest.raises(Fault) as told:
+    era = ProtocolEra()
+    request = McpRequest(1, "server/discover", {"_meta": {**ENVELOPE, "io.modelcontextprotocol/protocolVersion": "2099-01-01"}})
+    with pytest.raises(FrameFault) as told:
         era.admit(request)
     assert told.value.data == {"supported": ["2026-07-28"], "requested": "2099-01-01"}
     assert era.admit(initialize()) == "2025-11-25"
 
 
 def test_params_are_checked_against_the_version_and_not_repeated() -> None:
-    era = Era()
+    era = ProtocolEra()
     era.agree("2025-11-25")
-    with pytest.raises(Fault, match=r"invalid params: `params\.name`") as told:
-        era.admit(Request(1, "tools/call", {"name": {"secret": "hunter2"}}))
+    with pytest.raises(FrameFault, match=r"invalid params: `params\.name`") as told:
+        era.admit(McpRequest(1, "tools/call", {"name": {"secret": "hunter2"}}))
     assert "hunter2" not in str(told.value)
 
 
@@ -257,7 +255,7 @@ def shape_of(method: str, version: str, result: bytes) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", KNOWN_PROTOCOL_VERSIONS)
 def test_greetings_have_each_versions_shape(version: str) -> None:
-    greetings = Greetings(Catalogue(NATIVE_TOOLS).listing)
+    greetings = ServerDescription(Catalogue(NATIVE_TOOLS).listing)
     tools = shape_of("tools/list", version, greetings.tools(version, {}))["tools"]
     assert len(tools) == len(NATIVE_TOOLS)
     assert greetings.tools(version, {}) is greetings.tools(version, {})
@@ -265,13 +263,13 @@ def test_greetings_have_each_versions_shape(version: str) -> None:
         assert shape_of("initialize", version, greetings.initialize(version))["protocolVersion"] == version
     else:
         assert shape_of("server/discover", version, greetings.discover(version))["supportedVersions"] == ["2026-07-28"]
-    with pytest.raises(Fault, match="one page"):
+    with pytest.raises(FrameFault, match="one page"):
         greetings.tools(version, {"cursor": "x"})
 
 
 def test_a_tool_that_comes_later_is_known_at_once() -> None:
     specs = list(NATIVE_TOOLS[:1])
-    greetings = Greetings(lambda: tuple(specs))
+    greetings = ServerDescription(lambda: tuple(specs))
     first = greetings.tools("2025-11-25", {})
     specs.append(NATIVE_TOOLS[1])
     assert greetings.full_name(NATIVE_TOOLS[1].full_name.replace(".", "__")) == NATIVE_TOOLS[1].full_name
@@ -329,7 +327,7 @@ def test_the_sdk_still_says_what_we_rely_on() -> None:
 
 def test_progress_only_grows_and_keeps_the_tools_words_back() -> None:
     sent: list[bytes] = []
-    teller = Teller("t", sent.append)
+    teller = ProgressReporter("t", sent.append)
     teller.wait()
     teller.wait()
     for step in (0, 1, 1, float("nan"), float("inf"), 3):
@@ -342,7 +340,7 @@ def test_progress_only_grows_and_keeps_the_tools_words_back() -> None:
 
 def test_a_tool_that_tells_of_every_byte_is_not_passed_on_for_ever() -> None:
     sent: list[bytes] = []
-    teller = Teller(1, sent.append)
+    teller = ProgressReporter(1, sent.append)
     for step in range(5_000):
         teller.hear(step, None, None)
     assert len(sent) == 1_000

@@ -7,7 +7,7 @@ import pytest
 
 from curtainwall.model import NotFound, Workspace
 from curtainwall.tools import CannotDo
-from curtainwall.tools.memory import MOST_BYTES, Forgetting, Note, Notebook
+from curtainwall.tools.memory import MOST_BYTES, Note, Notebook, NoteRemoval
 from tests.support.covers import covers
 
 PROJECT, OWN = Workspace(path="/srv/a project", own=False), Workspace(path="/srv/own", own=True)
@@ -27,7 +27,7 @@ def notebook(root: Path) -> Notebook:
 
 
 def forget(root: Path, name: str, *, for_good: bool = False) -> None:
-    Forgetting(root).forget(name, Notebook(root).all_pages(), 7, for_good=for_good)
+    NoteRemoval(root).forget(name, Notebook(root).all_pages(), 7, for_good=for_good)
 
 
 def recalled(root: Path) -> list[str]:
@@ -41,20 +41,20 @@ def test_what_is_forgotten_is_recalled_no_more_and_comes_back_as_it_was(root: Pa
     for name in ("c2", "c3", "c1"):
         forget(root, name)
     assert recalled(root) == ["fact 4"]
-    assert [it.name for it in Forgetting(root).forgotten()] == ["c2", "c3", "c1"]
-    assert [Forgetting(root).undo(name).name for name in (None, None, "c2")] == ["c1", "c3", "c2"]
+    assert [it.name for it in NoteRemoval(root).forgotten()] == ["c2", "c3", "c1"]
+    assert [NoteRemoval(root).undo(name).name for name in (None, None, "c2")] == ["c1", "c3", "c2"]
     assert path.read_bytes() == before
-    assert Forgetting(root).forgotten() == ()
+    assert NoteRemoval(root).forgotten() == ()
     with pytest.raises(NotFound, match="nothing was forgotten"):
-        Forgetting(root).undo()
+        NoteRemoval(root).undo()
     with pytest.raises(NotFound, match="no note `c2` was forgotten"):
-        Forgetting(root).undo("c2")
+        NoteRemoval(root).undo("c2")
 
 
 def test_a_note_of_somebody_else_meanwhile_is_not_touched(root: Path, notebook: Notebook) -> None:
     forget(root, "c2")
     notebook.add(PROJECT, Note("a new fact", "c9", 9, "s1", "builtin"))
-    Forgetting(root).undo()
+    NoteRemoval(root).undo()
     (page, _) = notebook.pages(PROJECT)
     assert sorted(each.text for each in page.notes) == ["a new fact", "fact 1", "fact 2", "fact 3"]
     assert page.skipped == ()
@@ -64,7 +64,7 @@ def test_a_note_that_is_there_again_is_not_there_twice(root: Path, notebook: Not
     before = notebook.path_for(PROJECT).read_bytes()
     forget(root, "c2")
     notebook.path_for(PROJECT).write_bytes(before)
-    Forgetting(root).undo()
+    NoteRemoval(root).undo()
     assert notebook.path_for(PROJECT).read_bytes() == before
 
 
@@ -84,8 +84,8 @@ def test_notes_by_hand_are_named_by_what_they_say(root: Path) -> None:
     forget(root, above)
     forget(root, style)
     assert recalled(root) == []
-    Forgetting(root).undo()
-    Forgetting(root).undo()
+    NoteRemoval(root).undo()
+    NoteRemoval(root).undo()
     assert general.read_bytes() == before
 
 
@@ -97,7 +97,7 @@ def test_what_is_kept_is_bounded_and_private(root: Path, notebook: Notebook) -> 
     kept = root / "forgotten.jsonl"
     assert kept.stat().st_size <= MOST_BYTES
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert len(Forgetting(root).forgotten()) == 2, "the oldest are gone"
+    assert len(NoteRemoval(root).forgotten()) == 2, "the oldest are gone"
 
 
 def test_a_page_that_is_no_text_is_left_alone(root: Path, notebook: Notebook) -> None:
@@ -107,7 +107,7 @@ def test_a_page_that_is_no_text_is_left_alone(root: Path, notebook: Notebook) ->
     with pytest.raises(CannotDo, match="edit it by hand"):
         forget(root, "c1")
     assert path.read_bytes() == before
-    assert Forgetting(root).forgotten() == ()
+    assert NoteRemoval(root).forgotten() == ()
 
 
 def test_nothing_is_put_back_outside_the_memory(root: Path) -> None:
@@ -115,4 +115,4 @@ def test_nothing_is_put_back_outside_the_memory(root: Path) -> None:
     (root / "forgotten.jsonl").write_text(
         "\n".join(kept % file for file in ("../x.md", "/tmp/x.md", "projects/../../x.md")) + "\n[]\nno json\n"
     )
-    assert Forgetting(root).forgotten() == ()
+    assert NoteRemoval(root).forgotten() == ()

@@ -24,7 +24,7 @@ from curtainwall.model import (
     Workspace,
 )
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
-from curtainwall.tools.memory import Notebook, memory_closers, memory_runners
+from curtainwall.tools.memory import Notebook, memory_refiners, memory_runners
 from tests.support.covers import covers
 
 
@@ -36,7 +36,7 @@ class Stage:
         self.project = Place(session=SessionId("s1"), workspace=Workspace(path="/srv/project", own=False))
         self.alone = Place(session=SessionId("s2"), workspace=Workspace(path="/srv/own", own=True))
         masker = Masker(b"k" * 32, {"password": "correct horse battery"})
-        runners, closers = memory_runners(self.notebook, masker, self._touched, self._taint), memory_closers(self.notebook, masker)
+        runners, closers = memory_runners(self.notebook, masker, self._touched, self._taint), memory_refiners(self.notebook, masker)
         self.tools = NativeTools(Catalogue(NATIVE_TOOLS), home="/h", masker=masker, runners=runners, closers=closers)
 
     async def _touched(self, session: SessionId) -> tuple[str, tuple[Label, ...]]:

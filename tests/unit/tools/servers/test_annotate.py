@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from curtainwall.model import Broken, Role, ToolEffect
 from curtainwall.tools.catalogue import Catalogue
-from curtainwall.tools.servers import Proposal, ServerSpec, propose
-from curtainwall.tools.servers.annotate import words_of
-from curtainwall.tools.servers.offered import offered
+from curtainwall.tools.servers import Proposal, ServerSpec, propose_roles
+from curtainwall.tools.servers.offered import parse_tool
+from curtainwall.tools.servers.proposals import name_words
 from tests.support.covers import covers
 
 TEXT: dict[str, Any] = {"type": "string"}
@@ -34,9 +34,9 @@ def proposed(
 ) -> Proposal:
     """Return the proposal for a tool; whatever is proposed must be something that a user could write, and the catalogue takes."""
     schema = {"type": "object", "properties": properties, "required": required or list(properties)}
-    tool = offered({"name": name, "description": description, "inputSchema": schema, "annotations": hints})
+    tool = parse_tool({"name": name, "description": description, "inputSchema": schema, "annotations": hints})
     assert tool is not None
-    made = propose(tool, trusted=trusted, server=server)
+    made = propose_roles(tool, trusted=trusted, server=server)
     ServerSpec("x", "y", trusted=trusted, tools={name: made.roles})
     if all(argument.isascii() for argument in properties):
         Catalogue((tool.spec("x", made.roles),))
@@ -107,9 +107,9 @@ def test_an_inspection_is_marked_as_a_guess_and_anything_else_says_why() -> None
 @pytest.mark.parametrize("name", ["a\nb", "x`\n[servers.pwn]\ncommand = 'sh'", "\x1b[2J"])
 def test_a_note_names_an_argument_on_one_plain_line(name: str) -> None:
     inner = {"type": "object", "properties": {"path": TEXT}}
-    tool = offered({"name": "t", "inputSchema": {"type": "object", "properties": {name: inner}}})
+    tool = parse_tool({"name": "t", "inputSchema": {"type": "object", "properties": {name: inner}}})
     assert tool is not None
-    assert all(note.isprintable() for note in propose(tool, trusted=False).notes)
+    assert all(note.isprintable() for note in propose_roles(tool, trusted=False).notes)
 
 
 @given(
@@ -125,10 +125,10 @@ def test_a_note_names_an_argument_on_one_plain_line(name: str) -> None:
     )
 )
 def test_whatever_a_schema_holds_it_is_proposed_for_or_refused(schema: Any) -> None:
-    tool = offered({"name": "get_it", "inputSchema": {"type": "object", "properties": {"path": schema, "x": schema}}})
+    tool = parse_tool({"name": "get_it", "inputSchema": {"type": "object", "properties": {"path": schema, "x": schema}}})
     assert tool is not None
     try:
-        made = propose(tool, trusted=False)
+        made = propose_roles(tool, trusted=False)
     except Broken:
         return
     ServerSpec("x", "y", tools={"get_it": made.roles})
@@ -163,4 +163,4 @@ def test_what_is_moved_or_deleted_is_the_link_itself() -> None:
 
 @pytest.mark.parametrize("name", ["repoPath", "repo_path", "repo-path", "RepoPath", "REPO_PATH"])
 def test_the_words_of_a_name(name: str) -> None:
-    assert words_of(name) == ("repo", "path")
+    assert name_words(name) == ("repo", "path")

@@ -8,18 +8,18 @@ import pytest
 from mcp_types.jsonrpc import METHOD_NOT_FOUND
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 
-from curtainwall.tools.servers import link
-from curtainwall.tools.servers.wire import Allowance, Overrun, frames
+from curtainwall.tools.servers import client
+from curtainwall.tools.servers.stdio import Allowance, Overrun, read_frames
 from tests.support.houses import run
 
 
 def test_the_protocols_words_are_those_of_the_sdk() -> None:
-    assert link.HANDSHAKES == HANDSHAKE_PROTOCOL_VERSIONS
-    assert link.MODERN == LATEST_MODERN_VERSION
-    assert link.METHOD_NOT_FOUND == METHOD_NOT_FOUND
+    assert client.HANDSHAKES == HANDSHAKE_PROTOCOL_VERSIONS
+    assert client.MODERN == LATEST_MODERN_VERSION
+    assert client.METHOD_NOT_FOUND == METHOD_NOT_FOUND
     keys = (mcp_types.PROTOCOL_VERSION_META_KEY, mcp_types.CLIENT_INFO_META_KEY, mcp_types.CLIENT_CAPABILITIES_META_KEY)
-    assert tuple(link.ENVELOPE) == keys
-    assert isinstance(link.ENVELOPE, Mapping)
+    assert tuple(client.ENVELOPE) == keys
+    assert isinstance(client.ENVELOPE, Mapping)
 
 
 def read(content: bytes, longest: int = 1_000) -> list[object]:
@@ -27,7 +27,7 @@ def read(content: bytes, longest: int = 1_000) -> list[object]:
         reader = asyncio.StreamReader()
         reader.feed_data(content)
         reader.feed_eof()
-        return [frame async for frame, _ in frames(reader, longest)]
+        return [frame async for frame, _ in read_frames(reader, longest)]
 
     return run(story())
 

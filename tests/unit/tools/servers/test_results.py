@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.tools.servers.results import LARGEST, result_of
+from curtainwall.tools.servers.calls import LARGEST, call_result
 
 
 def text(*texts: str) -> list[Any]:
@@ -32,23 +32,23 @@ def text(*texts: str) -> list[Any]:
     ],
 )
 def test_content_becomes_a_value(told: dict[str, Any], value: Any) -> None:
-    assert result_of(told).value == value
-    assert result_of(told).ok
+    assert call_result(told).value == value
+    assert call_result(told).ok
 
 
 def test_an_error_is_an_outcome_that_is_not_ok() -> None:
-    assert not result_of({"content": text("no"), "isError": True}).ok
-    asking = result_of({"resultType": "input_required", "inputRequests": {}})
+    assert not call_result({"content": text("no"), "isError": True}).ok
+    asking = call_result({"resultType": "input_required", "inputRequests": {}})
     assert not asking.ok
     assert "wants to ask" in str(asking.value)
 
 
 def test_what_is_too_big_is_cut_and_says_so() -> None:
-    value = result_of({"content": text("a" * LARGEST, "b" * 10)}).value
+    value = call_result({"content": text("a" * LARGEST, "b" * 10)}).value
     assert isinstance(value, list)
     assert value[1] == "\n[… 10 characters left out …]"
-    many = result_of({"content": text(*["x"] * 1_200)}).value
+    many = call_result({"content": text(*["x"] * 1_200)}).value
     assert isinstance(many, list)
     assert (len(many), many[-1]) == (1_001, "[… 200 more parts left out …]")
-    big = result_of({"content": text("x"), "structuredContent": {"a": "y" * (LARGEST + 1)}}).value
+    big = call_result({"content": text("x"), "structuredContent": {"a": "y" * (LARGEST + 1)}}).value
     assert big == {"content": "x", "structured": "[… too big, left out …]"}

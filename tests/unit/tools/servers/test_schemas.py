@@ -6,7 +6,7 @@ import pytest
 
 from curtainwall.model import BadCall, Broken
 from curtainwall.tools import compile_check
-from curtainwall.tools.servers.schemas import harmless
+from curtainwall.tools.servers.offered import harmless_schema
 
 
 def test_what_is_known_stays_and_what_is_not_goes() -> None:
@@ -22,7 +22,7 @@ def test_what_is_known_stays_and_what_is_not_goes() -> None:
         "unevaluatedProperties": False,
         "dependentRequired": {"n": ["map"]},
     }
-    assert harmless(schema) == {
+    assert harmless_schema(schema) == {
         "type": "object",
         "properties": {
             "n": {"type": "integer", "minimum": 1, "default": 3, "description": "how many"},
@@ -39,7 +39,7 @@ def test_the_top_is_closed_whatever_the_schema_says() -> None:
         "properties": {"a": {"type": "string"}},
         "anyOf": [{"properties": {"b": {"type": "string"}}}, {"required": ["a"]}],
     }
-    check = compile_check(harmless(schema))
+    check = compile_check(harmless_schema(schema))
     check({"a": "x", "b": "y"})
     with pytest.raises(BadCall, match="unknown argument `c`"):
         check({"a": "x", "c": "z"})
@@ -51,7 +51,7 @@ def test_references_are_followed_and_those_that_lead_back_mean_anything() -> Non
         "$ref": "#/definitions/top",
         "definitions": {"tree": tree, "top": {"properties": {"root": {"$ref": "#/definitions/tree"}}}},
     }
-    made = harmless(schema)
+    made = harmless_schema(schema)
     assert made["properties"] == {
         "root": {"allOf": [{"type": "object", "properties": {"kids": {"type": "array", "items": {"allOf": [True]}}}}]}
     }
@@ -62,10 +62,10 @@ def test_references_are_followed_and_those_that_lead_back_mean_anything() -> Non
 
 
 def test_no_arguments_at_all_is_fine() -> None:
-    compile_check(harmless({}))({})
-    compile_check(harmless({"type": "object"}))({})
+    compile_check(harmless_schema({}))({})
+    compile_check(harmless_schema({"type": "object"}))({})
     with pytest.raises(Broken):
-        harmless({"$ref": "#"})
+        harmless_schema({"$ref": "#"})
 
 
 @pytest.mark.parametrize("deep", [20, 900])
@@ -74,4 +74,4 @@ def test_what_is_nested_too_deeply_is_refused(deep: int) -> None:
     for _ in range(deep):
         schema = {"type": "array", "items": schema}
     with pytest.raises(Broken):
-        harmless({"type": "object", "properties": {"x": schema}})
+        harmless_schema({"type": "object", "properties": {"x": schema}})

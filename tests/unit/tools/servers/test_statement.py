@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.tools.servers import Offered, comparison, statement
-from curtainwall.tools.servers.offered import offered
+from curtainwall.tools.servers import OfferedTool, comparison, statement
+from curtainwall.tools.servers.offered import parse_tool
 from tests.support.covers import covers
 
 WORDS = st.text(st.sampled_from('ab \t\n\r\\"\u200b\u0430é:.|'), max_size=12)
@@ -18,13 +18,13 @@ VALUES = st.recursive(
 )
 
 
-def tool(**fields: Any) -> Offered:
-    made = offered({"name": "t", "inputSchema": {"type": "object"}, **fields})
+def tool(**fields: Any) -> OfferedTool:
+    made = parse_tool({"name": "t", "inputSchema": {"type": "object"}, **fields})
     assert made is not None
     return made
 
 
-def changes(then: Offered, now: Offered) -> list[str]:
+def changes(then: OfferedTool, now: OfferedTool) -> list[str]:
     return [f"{line.mark}{line.text}" for line in comparison(then, now) if line.mark != " "]
 
 

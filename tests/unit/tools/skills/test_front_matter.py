@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.tools.skills import NoHead, split_head
+from curtainwall.tools.skills import NoHead, split_front_matter
 
 BODY = "# Do it\n\ntext\n"
 
@@ -25,23 +25,23 @@ BODY = "# Do it\n\ntext\n"
     ],
 )
 def test_texts_of_the_head_are_read_in_every_usual_form(head: str, told: dict[str, str]) -> None:
-    assert split_head(f"---\n{head}\n---\n\n{BODY}") == (told, BODY)
+    assert split_front_matter(f"---\n{head}\n---\n\n{BODY}") == (told, BODY)
 
 
 def test_other_line_ends_and_a_byte_order_mark_are_passed_over() -> None:
-    assert split_head("\ufeff---\r\nname: a\r\n---\r\nbody") == ({"name": "a"}, "body")
+    assert split_front_matter("\ufeff---\r\nname: a\r\n---\r\nbody") == ({"name": "a"}, "body")
 
 
 @pytest.mark.parametrize("text", ["", "name: a", "# Skill", "---\nname: a\n", "---\n" + "x: y\n" * 500 + "---\n"])
 def test_without_a_head_it_is_no_skill(text: str) -> None:
     with pytest.raises(NoHead):
-        split_head(text)
+        split_front_matter(text)
 
 
 @given(st.text(max_size=300))
 def test_whatever_stands_there_is_read_or_refused(text: str) -> None:
     try:
-        head, _ = split_head(f"---\n{text}\n---\n")
+        head, _ = split_front_matter(f"---\n{text}\n---\n")
     except NoHead:
         return
     assert all(isinstance(value, str) for value in head.values())

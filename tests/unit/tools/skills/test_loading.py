@@ -24,7 +24,7 @@ from curtainwall.model import (
     Workspace,
 )
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
-from curtainwall.tools.skills import Shelf, Trust, skill_closers, skill_runners
+from curtainwall.tools.skills import SkillIndex, SkillTrust, skill_refiners, skill_runners
 from tests.support.covers import covers
 
 ANN = Who(name="ann")
@@ -34,10 +34,10 @@ TEXT = "---\nname: ship\ndescription: how to ship\n---\nRun make ship.\n"
 class Stage:
     def __init__(self, root: Path) -> None:
         self.own, self.project = root / "skills", root / "project"
-        self.shelf = Shelf(self.own, root / "skills.json")
+        self.shelf = SkillIndex(self.own, root / "skills.json")
         self.place = Place(session=SessionId("s1"), workspace=Workspace(path=str(self.project), own=False))
         masker = Masker(b"k" * 32)
-        runners, closers = skill_runners(self.shelf), skill_closers(self.shelf, masker)
+        runners, closers = skill_runners(self.shelf), skill_refiners(self.shelf, masker)
         self.tools = NativeTools(Catalogue(NATIVE_TOOLS), home="/h", masker=masker, runners=runners, closers=closers)
 
     def write(self, root: Path, text: str = TEXT) -> Path:
@@ -108,7 +108,7 @@ def test_a_skill_of_the_workspace_is_read_there_and_asks_until_it_is_pinned(stag
 def test_what_nobody_saw_is_not_pinned(stage: Stage, answer: str, by: Who | None) -> None:
     stage.write(stage.project / ".claude" / "skills")
     assert stage.run(stage.prepare(name="ship"), answer, by=by).ok
-    assert stage.shelf.get("ship", stage.place.workspace).trust is Trust.UNSEEN
+    assert stage.shelf.get("ship", stage.place.workspace).trust is SkillTrust.UNSEEN
 
 
 def test_a_skill_that_changed_under_its_permit_is_not_given(stage: Stage) -> None:
@@ -117,7 +117,7 @@ def test_a_skill_that_changed_under_its_permit_is_not_given(stage: Stage) -> Non
     (folder / "run.sh").write_text("curl evil\n")
     result = stage.run(prepared, "abc123", by=ANN)
     assert (result.ok, result.value) == (False, "the skill `ship` was changed a moment ago; load it again")
-    assert stage.shelf.get("ship", stage.place.workspace).trust is Trust.UNSEEN
+    assert stage.shelf.get("ship", stage.place.workspace).trust is SkillTrust.UNSEEN
 
 
 def test_another_file_of_a_skill_is_given_by_name(stage: Stage) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import NotFound, Workspace
-from curtainwall.tools.skills import Shelf, Skill, Trust, own_folders
+from curtainwall.tools.skills import Skill, SkillIndex, SkillTrust, own_folders
 from tests.support.covers import covers
 
 
@@ -15,7 +15,7 @@ class Stage:
         self.own, self.project = root / "home" / "skills", root / "project"
         for made in (self.own, self.project):
             made.mkdir(parents=True)
-        self.shelf = Shelf(self.own, root / "home" / "skills.json")
+        self.shelf = SkillIndex(self.own, root / "home" / "skills.json")
         self.workspace = Workspace(path=str(self.project), own=False)
 
     def write(self, root: Path | str, name: str, text: str = "", **files: str) -> Path:
@@ -44,10 +44,10 @@ def test_skills_are_found_where_people_keep_them_the_users_first(stage: Stage) -
         stage.write(root, f"of{root.partition('/')[0]}")
     skills, passed = stage.shelf.look(stage.workspace)
     assert [(skill.name, skill.trust) for skill in skills] == [
-        ("mine", Trust.OWN),
-        ("of.curtainwall", Trust.UNSEEN),
-        ("of.claude", Trust.UNSEEN),
-        ("of.agents", Trust.UNSEEN),
+        ("mine", SkillTrust.OWN),
+        ("of.curtainwall", SkillTrust.UNSEEN),
+        ("of.claude", SkillTrust.UNSEEN),
+        ("of.agents", SkillTrust.UNSEEN),
     ]
     assert passed == ()
     assert (skills[0].description, skills[0].body) == ("about mine", "Do mine.\n")
@@ -56,7 +56,7 @@ def test_skills_are_found_where_people_keep_them_the_users_first(stage: Stage) -
 def test_a_skill_of_the_workspace_does_not_stand_in_for_one_of_the_users(stage: Stage) -> None:
     stage.write(stage.own, "deploy")
     stage.write(".claude/skills", "deploy")
-    assert stage.get("deploy").trust is Trust.OWN
+    assert stage.get("deploy").trust is SkillTrust.OWN
     assert "comes first" in stage.passed()["deploy"]
 
 
@@ -64,8 +64,8 @@ def test_in_the_directory_above_our_home_the_users_skills_are_there_once(stage: 
     own = stage.project / ".curtainwall" / "skills"
     stage.write(own, "mine")
     stage.write(".claude/skills", "theirs")
-    skills, passed = Shelf(own, stage.project / "pins.json").look(stage.workspace)
-    assert [(skill.name, skill.trust) for skill in skills] == [("mine", Trust.OWN), ("theirs", Trust.UNSEEN)]
+    skills, passed = SkillIndex(own, stage.project / "pins.json").look(stage.workspace)
+    assert [(skill.name, skill.trust) for skill in skills] == [("mine", SkillTrust.OWN), ("theirs", SkillTrust.UNSEEN)]
     assert passed == ()
 
 
@@ -76,7 +76,7 @@ def test_a_pin_holds_for_exactly_what_was_seen(stage: Stage, change: str) -> Non
     (folder / "more").mkdir()
     (folder / "more" / "deep").write_text("1")
     stage.shelf.pin(stage.get("deploy"))
-    assert stage.get("deploy").trust is Trust.PINNED
+    assert stage.get("deploy").trust is SkillTrust.PINNED
     match change:
         case "text":
             (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text() + "And curl it.\n")
@@ -90,16 +90,16 @@ def test_a_pin_holds_for_exactly_what_was_seen(stage: Stage, change: str) -> Non
             (folder / "run").rename(folder / "ran")
         case _:
             (folder / "more" / "deep").write_text("2")
-    assert stage.get("deploy").trust is Trust.CHANGED
+    assert stage.get("deploy").trust is SkillTrust.CHANGED
     stage.shelf.pin(stage.get("deploy"))
-    assert stage.get("deploy").trust is Trust.PINNED
+    assert stage.get("deploy").trust is SkillTrust.PINNED
 
 
 def test_the_same_folder_elsewhere_is_another_skill(stage: Stage) -> None:
     stage.write(".claude/skills", "deploy")
     stage.shelf.pin(stage.get("deploy"))
     (stage.project / ".claude").rename(stage.project / ".agents")
-    assert stage.get("deploy").trust is Trust.UNSEEN
+    assert stage.get("deploy").trust is SkillTrust.UNSEEN
 
 
 def test_links_lead_to_no_skill(stage: Stage, tmp_path: Path) -> None:

@@ -3,18 +3,18 @@
 What a provider needs is loaded when one is asked for, so that `demo` and scripts start at once.
 """
 
-from curtainwall.agents.builtin.models.cost import Tokens, dollars_of
-from curtainwall.agents.builtin.models.find import AUTO, default_model, fault_in_name, find_model
-from curtainwall.agents.builtin.models.patient import Patience, Patient
-from curtainwall.agents.builtin.models.settings import Endpoint, ModelSettings, Price, keys_in
+from curtainwall.agents.builtin.models.registry import AUTO, default_model, fault_in_name, find_model
+from curtainwall.agents.builtin.models.retry import ModelRetryPolicy, RetryingModel
+from curtainwall.agents.builtin.models.settings import ModelEndpoint, ModelSettings, Price, keys_in
+from curtainwall.agents.builtin.models.usage import Tokens, dollars_of
 
 __all__ = [
     "AUTO",
-    "Endpoint",
+    "ModelEndpoint",
+    "ModelRetryPolicy",
     "ModelSettings",
-    "Patience",
-    "Patient",
     "Price",
+    "RetryingModel",
     "Tokens",
     "default_model",
     "dollars_of",

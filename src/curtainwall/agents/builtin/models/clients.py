@@ -1,15 +1,144 @@
-"""The provider libraries' own models, each on a client that records, retries nothing by itself and asks for no tools of the provider's."""
+"""The provider libraries' models, each on an HTTP client that records what was received and retries nothing itself.
+
+The library keeps whatever comes, so a response that has no end, or unpacks without one, is ended here.
+"""
 
 import importlib
 import warnings
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Final, Literal, assert_never, cast
 
 import httpx2
+from pydantic import JsonValue
 from pydantic_ai.models import Model as LibraryModel
 from pydantic_ai.settings import ModelSettings as LibrarySettings
 
-from curtainwall.agents.builtin.models.wire import timeouts
+MOST_KEPT: Final = 8 * 1024 * 1024
+MOST_RECEIVED: Final = 64 * 1024 * 1024
+"""How many bytes of an answer are read, unpacked; the longest ones that providers give take half of it."""
+_MOST_IN_A_LINE: Final = 16 * 1024 * 1024
+_MOST_OF_A_REFUSAL: Final = 1024 * 1024
+_PIECE: Final = 64 * 1024
+_CONNECT_SECONDS: Final = 30.0
+_LAST_PIECES: Final = 16
+_REFUSED: Final = 400
+_POOL: Final = httpx2.Limits(max_connections=100, max_keepalive_connections=10, keepalive_expiry=30.0)
+
+
+class ResponseRecorder:
+    """The answer to one request as it came."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.size = 0
+        self.excess = ""
+        """What was too much, where the answer was ended for that."""
+        self._pieces: list[bytes] = []
+
+    def begin(self, response: httpx2.Response) -> None:
+        """Record an answer from its beginning; whatever was recorded before is dropped."""
+        self.status, self.size, self._pieces = response.status_code, 0, []
+        # Taken from the library, which would unpack without a bound.
+        encoding = response.headers.pop("content-encoding", "").strip().lower()
+        bound = MOST_RECEIVED if response.status_code < _REFUSED else _MOST_OF_A_REFUSAL
+        response.stream = _RecordedStream(cast("httpx2.AsyncByteStream", response.stream), self, _Unpacked(encoding), bound)
+
+    def take(self, piece: bytes) -> None:
+        """Keep a piece, as far as there is room."""
+        room = MOST_KEPT - self.size
+        if room > 0:
+            self._pieces.append(piece[:room])
+        self.size += len(piece)
+
+    def ending(self) -> bytes:
+        """Return the last bytes, which say whether the answer came to its end."""
+        return b"".join(self._pieces[-_LAST_PIECES:])
+
+    def told(self) -> dict[str, JsonValue]:
+        """Return what was recorded: the status, the text, and how many bytes did not fit."""
+        told: dict[str, JsonValue] = {"status": self.status, "body": b"".join(self._pieces).decode(errors="replace")}
+        if self.size > MOST_KEPT:
+            told["left_out"] = self.size - MOST_KEPT
+        return told
+
+
+class _Unpacked:
+    """Plain bytes out of those that came. We ask for plain ones; some servers pack them all the same."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+        self._inflate = zlib.decompressobj(wbits=47) if encoding in {"gzip", "x-gzip", "deflate"} else None
+
+    def pieces(self, piece: bytes) -> Iterator[bytes]:
+        """Yield what a piece holds, never much at once; raise `httpx2.DecodingError`."""
+        if self._inflate is None:
+            if self._encoding not in {"", "identity"}:
+                raise httpx2.DecodingError("the answer is packed in a way that was not asked for")
+            yield piece
+            return
+        try:
+            while piece and not self._inflate.eof:
+                yield self._inflate.decompress(piece, _PIECE)
+                piece = self._inflate.unconsumed_tail
+        except zlib.error:
+            raise httpx2.DecodingError("the answer says that it is packed, and is not") from None
+
+
+class _RecordedStream(httpx2.AsyncByteStream):
+    """A stream of bytes that tells a tape of each, and ends where there are too many."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, tape: ResponseRecorder, unpacked: _Unpacked, bound: int) -> None:
+        self._stream = stream
+        self._tape = tape
+        self._unpacked = unpacked
+        self._bound = bound
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = line = 0
+        async for packed in self._stream:
+            for piece in self._unpacked.pieces(packed):
+                self._tape.take(piece)
+                size += len(piece)
+                end = piece.rfind(b"\n")
+                line = line + len(piece) if end < 0 else len(piece) - end
+                if size > self._bound or line > _MOST_IN_A_LINE:
+                    self._tape.excess = f"more than {(self._bound if size > self._bound else _MOST_IN_A_LINE) // 1024**2} MiB"
+                    self._tape.excess += "" if size > self._bound else " in one line"
+                    raise httpx2.ReadError("the answer has no end")
+                yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+LISTENING: ContextVar[ResponseRecorder | None] = ContextVar("LISTENING", default=None)
+"""The tape of the request that is being sent."""
+
+
+async def _record(response: httpx2.Response) -> None:
+    tape = LISTENING.get()
+    if tape is not None:
+        tape.begin(response)
+
+
+def timeouts(silence_seconds: float) -> httpx2.Timeout:
+    """Return the time after which a provider that sends no byte is given up."""
+    return httpx2.Timeout(connect=min(_CONNECT_SECONDS, silence_seconds), read=silence_seconds, write=silence_seconds, pool=silence_seconds)
+
+
+def recording_client(silence_seconds: float) -> httpx2.AsyncClient:
+    """Return a client whose answers are recorded; it follows no redirect, since a key would go along."""
+    return httpx2.AsyncClient(
+        timeout=timeouts(silence_seconds),
+        limits=_POOL,
+        follow_redirects=False,
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [_record]},
+    )
+
 
 Speech = Literal["anthropic", "openai", "chat"]
 """How a provider is spoken to: Anthropic's Messages, OpenAI's Responses, or Chat Completions."""

@@ -25,7 +25,7 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 
-from curtainwall.agents.builtin.talk import ModelFault
+from curtainwall.agents.builtin.language_model import ModelFault
 
 _LONGEST: Final = 400
 _TOO_LONG = re.compile(
@@ -39,7 +39,7 @@ UPSTREAM = (AgentRunError, UserError, httpx2.HTTPError, httpx2.StreamError)
 """Everything that a request to a provider may end in."""
 
 
-class Interpreter:
+class ProviderFaults:
     """Puts the faults of one provider into words. `hide` takes secrets out of what a provider said."""
 
     def __init__(self, name: str, url: str, key_hint: str, hide: Callable[[str], str], silence_seconds: float) -> None:

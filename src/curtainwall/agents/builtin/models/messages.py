@@ -20,7 +20,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from curtainwall.agents.builtin.talk import AgentSaid, HumanSaid, Item, Program, ProgramEnded
+from curtainwall.agents.builtin.language_model import AgentMessage, ConversationItem, Program, ProgramOutcome, UserMessage
 
 TOOL: Final = "execute_code"
 _MOST_CONVERSATIONS: Final = 16
@@ -32,20 +32,20 @@ _NOTHING: Final = "(nothing)"
 class _Converted:
     """The beginning of a conversation, up to and with its last reply, and its messages."""
 
-    items: list[Item] = field(default_factory=list[Item])
+    items: list[ConversationItem] = field(default_factory=list[ConversationItem])
     messages: list[ModelMessage] = field(default_factory=list[ModelMessage])
 
-    def is_beginning_of(self, items: Sequence[Item]) -> bool:
+    def is_beginning_of(self, items: Sequence[ConversationItem]) -> bool:
         return len(self.items) <= len(items) and all(mine is theirs for mine, theirs in zip(self.items, items, strict=False))
 
 
-class Conversations:
+class MessageConverter:
     """Converts conversations, and remembers the last few, each of which only grows."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, _Converted] = OrderedDict()
 
-    def messages_of(self, items: Sequence[Item]) -> list[ModelMessage]:
+    def messages_of(self, items: Sequence[ConversationItem]) -> list[ModelMessage]:
         """Return the messages of a conversation; the work is in proportion to what is new in it."""
         if not items:
             return [ModelRequest(parts=[UserPromptPart(content=_NOTHING)])]
@@ -59,7 +59,7 @@ class Conversations:
         at = len(known.items)
         for end in range(at, len(items)):
             item = items[end]
-            if isinstance(item, AgentSaid):
+            if isinstance(item, AgentMessage):
                 known.messages += _request(known.items[-1:], items[at:end], is_last=False)
                 known.messages += _response(item)
                 known.items += items[at : end + 1]
@@ -67,22 +67,22 @@ class Conversations:
         return [*known.messages, *_request(known.items[-1:], items[at:], is_last=True)]
 
 
-def _request(before: Sequence[Item], items: Sequence[Item], *, is_last: bool) -> list[ModelMessage]:
+def _request(before: Sequence[ConversationItem], items: Sequence[ConversationItem], *, is_last: bool) -> list[ModelMessage]:
     """Return what stands between two replies: first what came of each program, then what people said."""
-    asked = before[0].programs if before and isinstance(before[0], AgentSaid) else ()
-    ended = {item.id: item.text for item in items if isinstance(item, ProgramEnded)}
+    asked = before[0].programs if before and isinstance(before[0], AgentMessage) else ()
+    ended = {item.id: item.text for item in items if isinstance(item, ProgramOutcome)}
     returns = [
         ToolReturnPart(tool_name=TOOL, content=ended.pop(program.id, _NEVER_RAN) or _NOTHING, tool_call_id=program.id) for program in asked
     ]
     said: list[UserPromptPart] = []
     for item in items:
         match item:
-            case HumanSaid(text=text):
+            case UserMessage(text=text):
                 said.append(UserPromptPart(content=text if text.strip() else _NOTHING))
-            case ProgramEnded(id=program, text=text):
+            case ProgramOutcome(id=program, text=text):
                 if program in ended:  # the reply that asked for it was summarised
                     said.append(UserPromptPart(content=f"What an earlier program gave:\n{text}"))
-            case AgentSaid():
+            case AgentMessage():
                 raise AssertionError("replies divide the items")
             case _:
                 assert_never(item)
@@ -92,7 +92,7 @@ def _request(before: Sequence[Item], items: Sequence[Item], *, is_last: bool) ->
     return [ModelRequest(parts=[*returns, *said])]
 
 
-def _response(said: AgentSaid) -> list[ModelMessage]:
+def _response(said: AgentMessage) -> list[ModelMessage]:
     kept = _restored(said)
     if kept is not None:
         return [kept]
@@ -101,7 +101,7 @@ def _response(said: AgentSaid) -> list[ModelMessage]:
     return [ModelResponse(parts=parts or [TextPart(content=_NOTHING)])]
 
 
-def _restored(said: AgentSaid) -> ModelResponse | None:
+def _restored(said: AgentMessage) -> ModelResponse | None:
     """Return a reply just as the library gave it, if it is one of its own and asks for the same programs."""
     if not isinstance(said.kept, dict) or said.kept.get("kind") != "response":
         return None
@@ -115,18 +115,18 @@ def _restored(said: AgentSaid) -> ModelResponse | None:
     return message if calls == [program.id for program in said.programs] else None
 
 
-def kept_of(response: ModelResponse) -> JsonValue:
+def dump_reply(response: ModelResponse) -> JsonValue:
     """Return a reply in the library's own form, to be restored exactly."""
     [kept] = ModelMessagesTypeAdapter.dump_python([response], mode="json")
     return kept
 
 
-def text_of(response: ModelResponse) -> str:
+def reply_text(response: ModelResponse) -> str:
     """Return what a reply says; separate pieces of text are separate paragraphs."""
     return "\n\n".join(part.content for part in response.parts if isinstance(part, TextPart) and part.content)
 
 
-def with_sound_calls(response: ModelResponse) -> tuple[ModelResponse, tuple[Program, ...]]:
+def with_valid_calls(response: ModelResponse) -> tuple[ModelResponse, tuple[Program, ...]]:
     """Return a reply whose calls can be sent back, and its programs; a call that is no program becomes one that says why."""
     programs: list[Program] = []
     parts: list[ModelResponsePart] = []

@@ -25,16 +25,23 @@ from pydantic_ai.models import Model as LibraryModel
 from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 from pydantic_ai.tools import ToolDefinition
 
-from curtainwall.agents.builtin.models.clients import Speech, Upstream, library_model, library_settings, load_library
-from curtainwall.agents.builtin.models.cost import Counts, Sizes, usage_of
-from curtainwall.agents.builtin.models.estimates import size_of, size_of_prompt
-from curtainwall.agents.builtin.models.faults import UPSTREAM, Interpreter
-from curtainwall.agents.builtin.models.messages import TOOL, Conversations, kept_of, text_of, with_sound_calls
+from curtainwall.agents.builtin.language_model import AgentMessage, Delta, ModelFault, ModelReply, Prompt
+from curtainwall.agents.builtin.models.clients import (
+    LISTENING,
+    ResponseRecorder,
+    Speech,
+    Upstream,
+    library_model,
+    library_settings,
+    load_library,
+    recording_client,
+)
+from curtainwall.agents.builtin.models.faults import UPSTREAM, ProviderFaults
+from curtainwall.agents.builtin.models.messages import TOOL, MessageConverter, dump_reply, reply_text, with_valid_calls
 from curtainwall.agents.builtin.models.settings import Price
-from curtainwall.agents.builtin.models.wire import LISTENING, Tape, recording_client
-from curtainwall.agents.builtin.talk import AgentSaid, Delta, ModelFault, Prompt, Reply
+from curtainwall.agents.builtin.models.usage import Counts, Sizes, item_size, prompt_size, usage_of
 from curtainwall.facts import Masker
-from curtainwall.host import Source, Unavailable
+from curtainwall.host import CredentialSource, Unavailable
 from curtainwall.model import Usage
 
 _CHAT_END: Final = re.compile(rb'data: ?\[DONE\]|"finish_reason": ?"')
@@ -56,10 +63,10 @@ _TOOL: Final = ToolDefinition(
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ProviderConfig:
     """What a provider's model is used with: its key and how to set one, how much fits, what it costs, how long it may be silent."""
 
-    key: Source | None
+    key: CredentialSource | None
     key_hint: str
     context_size: int
     price: Price | None
@@ -67,7 +74,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _ProviderLine:
     """An open way to the provider, good for one event loop."""
 
     loop: asyncio.AbstractEventLoop
@@ -82,13 +89,13 @@ class _Line:
 class ProviderModel:
     """One model of one provider. Its key is read when it is first needed, and shown by nothing here."""
 
-    def __init__(self, name: str, upstream: Upstream, terms: Terms, learn: Callable[[str, str], None]) -> None:
+    def __init__(self, name: str, upstream: Upstream, terms: ProviderConfig, learn: Callable[[str, str], None]) -> None:
         self._name = name
         self._upstream = upstream
         self._terms = terms
         self._learn = learn
-        self._conversations = Conversations()
-        self._line: _Line | None = None
+        self._conversations = MessageConverter()
+        self._line: _ProviderLine | None = None
 
     def __repr__(self) -> str:
         return f"ProviderModel({self._name!r})"
@@ -109,11 +116,11 @@ class ProviderModel:
         if line is not None:
             await line.client.aclose()
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
         """Yield text as it comes and then the whole reply; leaving early closes the connection at once."""
         line = await self._open()
-        tape, words = Tape(), _Words()
-        speaks = Interpreter(self._name, self._upstream.url, self._terms.key_hint, line.masker.mask_text, self._terms.silence_seconds)
+        tape, words = ResponseRecorder(), _ReplyText()
+        speaks = ProviderFaults(self._name, self._upstream.url, self._terms.key_hint, line.masker.mask_text, self._terms.silence_seconds)
         try:
             async with AsyncExitStack() as stack:
                 stream = await self._send(stack, line, prompt, tape)
@@ -132,7 +139,7 @@ class ProviderModel:
             raise speaks.cut()
         yield self._reply(prompt, line, response, tape)
 
-    async def _send(self, stack: AsyncExitStack, line: _Line, prompt: Prompt, tape: Tape) -> StreamedResponse:
+    async def _send(self, stack: AsyncExitStack, line: _ProviderLine, prompt: Prompt, tape: ResponseRecorder) -> StreamedResponse:
         parameters = ModelRequestParameters(
             function_tools=[_TOOL], instruction_parts=[InstructionPart(content=prompt.system)] if prompt.system else []
         )
@@ -149,24 +156,24 @@ class ProviderModel:
         finally:
             LISTENING.reset(listening)
 
-    def _reply(self, prompt: Prompt, line: _Line, response: ModelResponse, tape: Tape) -> Reply:
-        response, programs = with_sound_calls(response)
-        text = text_of(response)
+    def _reply(self, prompt: Prompt, line: _ProviderLine, response: ModelResponse, tape: ResponseRecorder) -> ModelReply:
+        response, programs = with_valid_calls(response)
+        text = reply_text(response)
         if prompt.may_run:
-            said = AgentSaid(text=text, programs=programs, kept=kept_of(response))
+            said = AgentMessage(text=text, programs=programs, kept=dump_reply(response))
         else:
-            said = AgentSaid(text=text)
+            said = AgentMessage(text=text)
         raw = tape.told()
         raw["body"] = line.without_key(str(raw["body"]))
-        return Reply(said=said, raw=raw, usage=self._usage(prompt, said, response), stop_reason=_stop_reason(response))
+        return ModelReply(said=said, raw=raw, usage=self._usage(prompt, said, response), stop_reason=_stop_reason(response))
 
-    def _usage(self, prompt: Prompt, said: AgentSaid, response: ModelResponse) -> Usage:
+    def _usage(self, prompt: Prompt, said: AgentMessage, response: ModelResponse) -> Usage:
         used = response.usage
         counts = Counts(used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens)
-        sizes = Sizes(size_of_prompt(prompt), size_of(said))
+        sizes = Sizes(prompt_size(prompt), item_size(said))
         return usage_of(counts, sizes, provider=self._upstream.provider, model=self._upstream.model, price=self._terms.price)
 
-    async def _open(self) -> _Line:
+    async def _open(self) -> _ProviderLine:
         loop = asyncio.get_running_loop()
         if self._line is not None and self._line.loop is loop:
             return self._line
@@ -177,7 +184,7 @@ class ProviderModel:
             client = recording_client(self._terms.silence_seconds)
             model = library_model(self._upstream, key or _NO_KEY, client, self._terms.silence_seconds)
             masker = Masker(os.urandom(32), {self._upstream.provider: key} if key else {})
-            self._line = _Line(loop, client, model, masker)
+            self._line = _ProviderLine(loop, client, model, masker)
         return self._line
 
     async def _key(self) -> str:
@@ -193,7 +200,7 @@ class ProviderModel:
         return key
 
 
-class _Words:
+class _ReplyText:
     """The text of a reply as it comes; what follows another piece of text begins a new paragraph."""
 
     def __init__(self) -> None:
@@ -230,7 +237,7 @@ def _letters_of(event: ModelResponseStreamEvent) -> int:
             return 0
 
 
-def _is_whole(response: ModelResponse, tape: Tape, speech: Speech) -> bool:
+def _is_whole(response: ModelResponse, tape: ResponseRecorder, speech: Speech) -> bool:
     """Tell whether a reply came to its end. In Chat Completions the library takes any end for one, so we look ourselves."""
     if response.state != "complete" or response.finish_reason is None:
         return False

@@ -9,9 +9,9 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from curtainwall.agents.builtin.models.calls import call_of, is_tool_name
-from curtainwall.agents.builtin.models.estimates import account_of, free_usage, pieces
-from curtainwall.agents.builtin.talk import AgentSaid, Delta, Program, Prompt, Reply
+from curtainwall.agents.builtin.language_model import AgentMessage, Delta, ModelReply, Program, Prompt
+from curtainwall.agents.builtin.models.usage import free_usage, plain_account, text_pieces
+from curtainwall.agents.builtin.stubs import call_expression, is_tool_name
 from curtainwall.model import Broken
 
 BIGGEST: Final = 16 * 1024 * 1024
@@ -23,7 +23,7 @@ _BLANK = re.compile(r"\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScriptLine:
     """One reply of a script: text, a program, or both."""
 
     text: str = ""
@@ -33,7 +33,7 @@ class Line:
 class ScriptModel:
     """Plays a script. It costs nothing, and it needs no network."""
 
-    def __init__(self, name: str, lines: tuple[Line, ...]) -> None:
+    def __init__(self, name: str, lines: tuple[ScriptLine, ...]) -> None:
         self._name = name
         self._lines = lines
 
@@ -55,25 +55,27 @@ class ScriptModel:
         """Return how many tokens fit."""
         return CONTEXT_SIZE
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
         """Yield the line whose turn it is; a request for a summary takes no line."""
         line = self._line_for(prompt)
-        for piece in pieces(line.text):
+        for piece in text_pieces(line.text):
             yield Delta(piece)
         programs = () if line.code is None else (Program(id=f"script-{prompt.replies + 1}", code=line.code),)
-        said = AgentSaid(text=line.text, programs=programs)
+        said = AgentMessage(text=line.text, programs=programs)
         raw: JsonValue = {"line": prompt.replies + 1, "text": line.text, "code": line.code}
-        yield Reply(said=said, raw=raw, usage=free_usage(prompt, said), stop_reason="tool_use" if programs else "end_turn")
+        yield ModelReply(said=said, raw=raw, usage=free_usage(prompt, said), stop_reason="tool_use" if programs else "end_turn")
 
-    def _line_for(self, prompt: Prompt) -> Line:
+    def _line_for(self, prompt: Prompt) -> ScriptLine:
         if not prompt.may_run:
-            return Line(account_of(prompt.items[:-1] or prompt.items))
+            return ScriptLine(plain_account(prompt.items[:-1] or prompt.items))
         if prompt.replies < len(self._lines):
             return self._lines[prompt.replies]
-        return Line(f"The script `{self._name.removeprefix('script:')}` is over: all of its {len(self._lines)} replies have been played.")
+        return ScriptLine(
+            f"The script `{self._name.removeprefix('script:')}` is over: all of its {len(self._lines)} replies have been played."
+        )
 
 
-def read_lines(file: Path) -> tuple[Line, ...]:
+def read_lines(file: Path) -> tuple[ScriptLine, ...]:
     """Return the replies of a script; blank lines are skipped."""
     try:
         with file.open("rb") as opened:
@@ -90,7 +92,7 @@ def read_lines(file: Path) -> tuple[Line, ...]:
     return tuple(_parsed(line, f"`{file}`, line {number}") for number, line in enumerate(text.split("\n"), 1) if not _BLANK.fullmatch(line))
 
 
-def _parsed(text: str, where: str) -> Line:
+def _parsed(text: str, where: str) -> ScriptLine:
     try:
         found = cast("JsonValue", json.loads(text, parse_constant=_no_number))
     except (ValueError, RecursionError) as fault:
@@ -109,10 +111,10 @@ def _parsed(text: str, where: str) -> Line:
             raise Broken(f"{where}: `{key}` must be a string")
     said = cast("str", found.get("text", ""))
     if "tool" in found:
-        return Line(said, _tool_program(found, where))
+        return ScriptLine(said, _tool_program(found, where))
     if "arguments" in found:
         raise Broken(f"{where}: `arguments` belong to a `tool`, and there is none")
-    return Line(said, cast("str | None", found.get("code")))
+    return ScriptLine(said, cast("str | None", found.get("code")))
 
 
 def _tool_program(line: dict[str, JsonValue], where: str) -> str:
@@ -121,7 +123,7 @@ def _tool_program(line: dict[str, JsonValue], where: str) -> str:
         raise Broken(f"{where}: `{tool}` is no tool; write `server.tool`")
     if not isinstance(arguments, dict):
         raise Broken(f"{where}: `arguments` must be an object")
-    return f"await {call_of(tool, arguments)}"
+    return f"await {call_expression(tool, arguments)}"
 
 
 def _no_number(name: str) -> float:

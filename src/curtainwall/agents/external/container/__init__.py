@@ -5,36 +5,37 @@ from curtainwall.agents.external.container.agent import ContainerAgent
 from curtainwall.agents.external.container.engine import Engine
 from curtainwall.agents.external.container.fleet import Fleet
 from curtainwall.agents.external.container.images import Images
-from curtainwall.agents.external.container.inside import EGRESS_SOCKET, TOOLS_SOCKET
-from curtainwall.agents.external.container.terms import (
+from curtainwall.agents.external.container.spec import (
+    EGRESS_SOCKET,
+    TOOLS_SOCKET,
+    ContainerFolders,
     ContainerGone,
+    ContainerLimits,
+    ContainerNetwork,
+    ContainerSockets,
     EngineMissing,
-    Folders,
     ImageMissing,
-    Limits,
-    Outside,
-    Program,
-    Reach,
+    LentProgram,
 )
-from curtainwall.agents.external.container.turn import Around
+from curtainwall.agents.external.container.turn import ContainerPorts
 
 __all__ = [
     "EGRESS_SOCKET",
     "TOOLS_SOCKET",
     "Adapter",
     "Adapters",
-    "Around",
     "ContainerAgent",
+    "ContainerFolders",
     "ContainerGone",
+    "ContainerLimits",
+    "ContainerNetwork",
+    "ContainerPorts",
+    "ContainerSockets",
     "Engine",
     "EngineMissing",
     "Fleet",
-    "Folders",
     "ImageMissing",
     "Images",
-    "Limits",
-    "Outside",
+    "LentProgram",
     "PlainAgent",
-    "Program",
-    "Reach",
 ]

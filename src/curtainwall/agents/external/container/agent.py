@@ -1,18 +1,16 @@
-"""Foreign agents, for any number of sessions: what each was asked before, its container, its ways out, and then its turn."""
+"""External agents in containers, for any number of sessions: history, container, sockets, and then the turn."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar
 
-from curtainwall.agents.external import Past, Telling
+from curtainwall.agents.external import ExternalHistory, LiveText
 from curtainwall.agents.external.container.adapters import Adapter
-from curtainwall.agents.external.container.beside import beside
-from curtainwall.agents.external.container.folders import mountable, settle
-from curtainwall.agents.external.container.guard import Guarded, guarded
-from curtainwall.agents.external.container.rights import Ward, rights_in
-from curtainwall.agents.external.container.sealed import sealed_mounts
-from curtainwall.agents.external.container.skills import skill_mounts
-from curtainwall.agents.external.container.terms import ContainerGone, Folders, Program, Wish
-from curtainwall.agents.external.container.turn import EXTENSION, Around, Turn
+from curtainwall.agents.external.container.folders import mountable, sealed_mounts, settle_owner, skill_mounts
+from curtainwall.agents.external.container.rights import GuardedFolders, RightsWatch, guard_project, rights_in
+from curtainwall.agents.external.container.spec import ContainerFolders, ContainerGone, ContainerRequest, LentProgram
+from curtainwall.agents.external.container.turn import EXTENSION, ContainerPorts, ContainerTurn
 from curtainwall.model import (
     AWAKE,
     CompactionSkipped,
@@ -29,14 +27,45 @@ from curtainwall.model import (
     session_stream,
 )
 
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def enter_beside(context: AbstractAsyncContextManager[T]) -> AsyncGenerator[Callable[[], Awaitable[T]]]:
+    """Enter a context in a task of its own and give what waits for it, or raises why it could not be entered; leave it with this one."""
+    entered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    leave = asyncio.Event()
+
+    async def hold() -> None:
+        async with context as given:
+            entered.set_result(given)
+            await leave.wait()
+
+    holding = asyncio.create_task(hold())
+
+    async def wait() -> T:
+        await asyncio.wait((holding, entered), return_when=asyncio.FIRST_COMPLETED)
+        if holding.done():
+            holding.result()
+        return entered.result()
+
+    try:
+        yield wait
+    finally:
+        if entered.done():
+            leave.set()
+        else:
+            holding.cancel()
+        await asyncio.gather(holding, return_exceptions=True)
+
 
 class ContainerAgent:
     """Foreign agents, for any number of sessions. What is held in memory is only there to be quick; the log knows it all."""
 
-    def __init__(self, around: Around) -> None:
+    def __init__(self, around: ContainerPorts) -> None:
         self._around = around
-        self._known: dict[SessionId, Past] = {}
-        self._wards: dict[SessionId, Ward] = {}
+        self._known: dict[SessionId, ExternalHistory] = {}
+        self._wards: dict[SessionId, RightsWatch] = {}
 
     async def work(self, at: TurnAt) -> TurnResult:
         """Work on the turn until it is done, or has to wait; where a stricter mode takes the container away, go on in another."""
@@ -56,9 +85,9 @@ class ContainerAgent:
             return TurnResult(status=TurnStatus.WAITING, waits_for=waits_for)
         assert past.workspace is not None
         around, adapter = self._around, self._around.adapters.find(past.agent)
-        telling = Telling(at, around.journal, around.clock, around.masker)
+        telling = LiveText(at, around.journal, around.clock, around.masker)
         folders = around.folders_of(at.session, past.workspace, past.mode)
-        async with guarded(folders, around.fleet.clean, is_free=past.mode is Mode.BYPASS) as guard:
+        async with guard_project(folders, around.fleet.clean, is_free=past.mode is Mode.BYPASS) as guard:
             await self._tell(guard, telling)
             ward = await self._ward(at.session, past, guard.folders)
             result = await self._within(ward, self._worked(at, past, adapter, guard, ward, telling))
@@ -68,7 +97,7 @@ class ContainerAgent:
         self._synced(at.session)
         return result
 
-    async def _tell(self, guard: Guarded, telling: Telling) -> None:
+    async def _tell(self, guard: GuardedFolders, telling: LiveText) -> None:
         """Say what there is to say of a project that was looked through, and keep what was set aside, so that it can be put back."""
         for note in guard.notes:
             await telling.note(note)
@@ -78,18 +107,18 @@ class ContainerAgent:
         guard.notes.clear()
         guard.held.clear()
 
-    async def _ward(self, session: SessionId, past: Past, folders: Folders) -> Ward:
+    async def _ward(self, session: SessionId, past: ExternalHistory, folders: ContainerFolders) -> RightsWatch:
         """Begin to watch that the session's mode allows what its container will be able to do."""
         around, workspace = self._around, past.workspace
         assert workspace is not None
         if (before := self._wards.pop(session, None)) is not None:
             await before.end()
-        ward = self._wards[session] = Ward(session, rights_in(folders, past.mode))
+        ward = self._wards[session] = RightsWatch(session, rights_in(folders, past.mode))
         task = ward.begin(around.feed, past.cursor, around.fleet, lambda mode: rights_in(around.folders_of(session, workspace, mode), mode))
         task.add_done_callback(lambda _: self._wards.pop(session, None) if self._wards.get(session) is ward else None)
         return ward
 
-    async def _within(self, ward: Ward, work: Coroutine[None, None, TurnResult]) -> TurnResult | None:
+    async def _within(self, ward: RightsWatch, work: Coroutine[None, None, TurnResult]) -> TurnResult | None:
         """Return what came of work that the mode allows; None where a stricter one ended it, whatever it looked like to the agent."""
         result = None
         try:
@@ -105,18 +134,20 @@ class ContainerAgent:
         has_ended = result is not None and result.status in (TurnStatus.DONE, TurnStatus.WAITING)
         return result if ward.taken_by is None or has_ended else None
 
-    async def _worked(self, at: TurnAt, past: Past, adapter: Adapter, guard: Guarded, ward: Ward, telling: Telling) -> TurnResult:
+    async def _worked(
+        self, at: TurnAt, past: ExternalHistory, adapter: Adapter, guard: GuardedFolders, ward: RightsWatch, telling: LiveText
+    ) -> TurnResult:
         around, folders = self._around, guard.folders
         assert past.workspace is not None
         user, group, lent = await asyncio.to_thread(self._prepared, adapter.name, folders, past.workspace)
-        wish = Wish(at.session, adapter.name, around.image_of(adapter.name), folders, user, group, lent)
+        wish = ContainerRequest(at.session, adapter.name, around.image_of(adapter.name), folders, user, group, lent)
         async with (
             # The container takes longest; it starts while the ways out of it are made.
-            beside(around.fleet.borrow(wish, telling.does)) as container,
+            enter_beside(around.fleet.borrow(wish, telling.does)) as container,
             around.outside.open(at, folders.run, user, tuple(adapter.providers)) as reach,
         ):
             held = await container()
-            turn = Turn(around, at, past, adapter, held, reach, telling, lambda: self._synced(at.session))
+            turn = ContainerTurn(around, at, past, adapter, held, reach, telling, lambda: self._synced(at.session))
             try:
                 if held.note:
                     await telling.note(held.note)
@@ -131,9 +162,9 @@ class ContainerAgent:
                     # Whatever the agent left running must not go on in the project when nobody looks any more.
                     await asyncio.shield(around.fleet.drop(at.session))
 
-    def _prepared(self, agent: str, folders: Folders, workspace: Workspace) -> tuple[int, int, tuple[Program, ...]]:
+    def _prepared(self, agent: str, folders: ContainerFolders, workspace: Workspace) -> tuple[int, int, tuple[LentProgram, ...]]:
         """Return who the agent is, and what it is lent, after making its directories."""
-        user, group = settle(folders)
+        user, group = settle_owner(folders)
         lent = (*sealed_mounts(agent, folders), *skill_mounts(agent, self._around.skills_of(workspace)))
         return user, group, (*self._around.programs_of(agent), *mountable(folders, lent, user, group))
 
@@ -172,8 +203,8 @@ class ContainerAgent:
             await ward.end()
         await self._around.fleet.close()
 
-    def _synced(self, session: SessionId) -> Past:
-        past = self._known.setdefault(session, Past(EXTENSION, self._around.journal.load))
+    def _synced(self, session: SessionId) -> ExternalHistory:
+        past = self._known.setdefault(session, ExternalHistory(EXTENSION, self._around.journal.load))
         for recorded in self._around.feed.read(session_stream(session), past.cursor):
             past.take(recorded.event)
             past.cursor = recorded.seq
@@ -182,11 +213,11 @@ class ContainerAgent:
         return past
 
 
-def _masked(file: HeldFile, telling: Telling) -> HeldFile:
+def _masked(file: HeldFile, telling: LiveText) -> HeldFile:
     return file.model_copy(update={"path": telling.masked(file.path), "aside": telling.masked(file.aside) if file.aside else None})
 
 
-def _taken(ward: Ward) -> str:
+def _taken(ward: RightsWatch) -> str:
     """Say what became of a container that could do more than its session's mode allows."""
     now = f"the mode is `{ward.taken_by}` now"
     if ward.fault:

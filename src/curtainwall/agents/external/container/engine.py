@@ -17,8 +17,8 @@ from aiodocker.containers import DockerContainer
 from aiodocker.images import DockerImages
 from pydantic import JsonValue
 
-from curtainwall.agents.external.container.owners import HOUSE, OWNER, SESSION, Owner
-from curtainwall.agents.external.container.terms import ContainerGone, EngineMissing, ImageMissing
+from curtainwall.agents.external.container.owners import HOUSE, OWNER, SESSION, ContainerOwner
+from curtainwall.agents.external.container.spec import ContainerGone, EngineMissing, ImageMissing
 from curtainwall.model import SessionId, TryLater
 
 _DEFAULT: Final = "unix:///var/run/docker.sock"
@@ -34,19 +34,19 @@ Stream = Literal["out", "err"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedContainer:
     """A container of ours, as the engine lists it."""
 
     id: str
     session: SessionId
-    owner: Owner | None
+    owner: ContainerOwner | None
     house: str
     state: str
     created: int
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class ContainerExec:
     """A program inside a container, and what it writes."""
 
     id: str
@@ -77,7 +77,7 @@ class Engine:
                 if fault.status != _NOT_FOUND:
                     raise
                 raise ImageMissing(f"there is no image `{image}`; build it with `curtainwall agents build`") from None
-        see_room(free, Path(str(about.get("DockerRootDir", "/"))), *places)
+        require_free_space(free, Path(str(about.get("DockerRootDir", "/"))), *places)
 
     async def about(self) -> Mapping[str, JsonValue]:
         """Return what the engine tells of itself; raise `EngineMissing`."""
@@ -88,12 +88,12 @@ class Engine:
         with self._in_our_words():
             return await _info(self._open())
 
-    async def found(self, session: SessionId | None = None) -> Sequence[Found]:
+    async def found(self, session: SessionId | None = None) -> Sequence[ListedContainer]:
         """Return our containers, of one session or of all, oldest first."""
         label = OWNER if session is None else f"{SESSION}={session}"
         with self._in_our_words():
             listed = await _listed(self._open(), label)
-        return sorted((_found(each) for each in listed), key=lambda each: (each.created, each.id))
+        return sorted((_listed_container(each) for each in listed), key=lambda each: (each.created, each.id))
 
     async def create(self, config: Mapping[str, JsonValue]) -> str:
         """Make a container that does not run yet and return its id."""
@@ -155,9 +155,9 @@ class Engine:
             except DockerError as fault:
                 if fault.status != _CONFLICT:
                     raise
-                await self._see_it_gone(container)
+                await self._wait_until_gone(container)
 
-    async def _see_it_gone(self, container: str) -> None:
+    async def _wait_until_gone(self, container: str) -> None:
         until = time.monotonic() + _GOING
         while await self.state(container) and time.monotonic() < until:  # noqa: ASYNC110 - the engine tells nobody
             await asyncio.sleep(_LOOK_AGAIN)
@@ -165,7 +165,7 @@ class Engine:
     @asynccontextmanager
     async def run(
         self, container: str, command: Sequence[str], environment: Mapping[str, str], *, as_root: bool = False
-    ) -> AsyncGenerator[Running]:
+    ) -> AsyncGenerator[ContainerExec]:
         """Run a program inside a container, as the container's user or as a root without capabilities.
 
         Leaving the context lets go of its output; it does not end the program.
@@ -183,7 +183,7 @@ class Engine:
             return None if piece is None else (("out" if piece.stream == 1 else "err"), piece.data)
 
         try:
-            yield Running(made.id, read)
+            yield ContainerExec(made.id, read)
         finally:
             await stream.close()
 
@@ -273,7 +273,7 @@ class _Adding:
         return query(path, method, params={**params, **self._more}, **rest)
 
 
-def see_room(free: int, *places: Path) -> None:
+def require_free_space(free: int, *places: Path) -> None:
     """Raise `TryLater` where a disk is full."""
     for place in places:
         if place.is_dir() and (left := shutil.disk_usage(place).free) < free:
@@ -309,12 +309,12 @@ async def _shown(container: DockerContainer) -> Mapping[str, Any]:
     return await container.show()  # pyright: ignore[reportUnknownMemberType] - the library leaves this untyped
 
 
-def _found(container: DockerContainer) -> Found:
+def _listed_container(container: DockerContainer) -> ListedContainer:
     labels = cast("Mapping[str, str]", container["Labels"])
-    return Found(
+    return ListedContainer(
         id=container.id,
         session=SessionId(labels.get(SESSION, "")),
-        owner=Owner.from_labels(labels),
+        owner=ContainerOwner.from_labels(labels),
         house=labels.get(HOUSE, ""),
         state=str(container["State"]),
         created=int(container["Created"]),

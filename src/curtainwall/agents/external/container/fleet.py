@@ -1,32 +1,70 @@
-"""The containers of this process, one per session: made when needed, paused and removed when not, and never more at once than allowed."""
+"""The containers of this process, one per session: created on demand, paused and removed when idle, and ended when this process is gone."""
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
 
 from pydantic import JsonValue
 
-from curtainwall.agents.external.container.blueprint import blueprint
-from curtainwall.agents.external.container.engine import Engine, see_room
-from curtainwall.agents.external.container.inside import LIFELINE_SOCKET
-from curtainwall.agents.external.container.lifeline import Lifeline
-from curtainwall.agents.external.container.owners import Owner
-from curtainwall.agents.external.container.terms import Limits, Wish
+from curtainwall.agents.external.container.engine import Engine, require_free_space
+from curtainwall.agents.external.container.owners import ContainerOwner
+from curtainwall.agents.external.container.spec import LIFELINE_SOCKET, ContainerLimits, ContainerRequest, container_config
+from curtainwall.host import BACKLOG, SocketFile
 from curtainwall.model import CurtainwallError, SessionId
 
-Tell = Callable[[str], None]
+_MODE = 0o600
+
+
+class Lifeline:
+    """One container's socket; it is there before the container, and goes after it."""
+
+    def __init__(self, file: SocketFile) -> None:
+        self._file = file
+        self._server: asyncio.Server | None = None
+        self._holder: asyncio.StreamWriter | None = None
+
+    @classmethod
+    async def open(cls, path: Path, owner: int) -> Self:
+        """Listen at a path, for one user.
+
+        Another process may still listen there for the session's container before this one, which is gone by now.
+        """
+        line = cls(SocketFile.open(path, _MODE, owner, replaces=True))
+        line._server = await asyncio.start_unix_server(line._take, sock=line._file.listener, backlog=BACKLOG)
+        return line
+
+    def close(self) -> None:
+        """Let go of whoever holds it; calling it twice is harmless."""
+        if self._server is not None:
+            self._server.close()
+        if self._holder is not None:
+            self._holder.close()
+        self._server = self._holder = None
+        self._file.remove()
+
+    async def _take(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # One is enough. An agent that opens more must not use up our descriptors, and what it writes is never read.
+        if self._holder is None and self._server is not None:
+            self._holder = writer
+        else:
+            writer.close()
+
+
+Notify = Callable[[str], None]
 
 _LOOK_AGAIN = 1.0
 
 
 @dataclass(eq=False)
-class Held:
+class HeldContainer:
     """One container of ours."""
 
     id: str
-    wish: Wish
+    wish: ContainerRequest
     lifeline: Lifeline
     note: str = ""
     """What people should hear of how it came to be made; empty where nothing is odd about it."""
@@ -41,23 +79,23 @@ class Fleet:
     The limit holds for all processes of a `house`, which is the home that they share.
     """
 
-    def __init__(self, engine: Engine, limits: Limits | None = None, owner: Owner | None = None, house: str = "") -> None:
+    def __init__(self, engine: Engine, limits: ContainerLimits | None = None, owner: ContainerOwner | None = None, house: str = "") -> None:
         self.engine = engine
-        self.limits = limits or Limits()
-        self._owner = owner or Owner.of_this_process()
+        self.limits = limits or ContainerLimits()
+        self._owner = owner or ContainerOwner.of_this_process()
         self._house = house
-        self._held: dict[SessionId, Held] = {}
+        self._held: dict[SessionId, HeldContainer] = {}
         self._changed = asyncio.Condition()
 
     @asynccontextmanager
-    async def borrow(self, wish: Wish, tell: Tell) -> AsyncGenerator[Held]:
+    async def borrow(self, wish: ContainerRequest, tell: Notify) -> AsyncGenerator[HeldContainer]:
         """Lend a session its container, running; `tell` hears where it has to be waited for."""
         limits, folders = self.limits, wish.folders
         places = folders.workspace, folders.state
         # Of a container that runs, only the disks can have changed for the worse.
-        see_room(limits.free_disk, *places)
+        require_free_space(limits.free_disk, *places)
         held = await self._taken_up(wish, tell)
-        if not isinstance(held, Held):
+        if not isinstance(held, HeldContainer):
             await self.engine.check(wish.image, limits.free_disk, *places)
             held = await self._made(wish, tell, note=held)
         held.is_busy = True
@@ -109,7 +147,7 @@ class Fleet:
             with suppress(CurtainwallError):
                 await self.drop(session)
 
-    async def _taken_up(self, wish: Wish, tell: Tell) -> Held | str:
+    async def _taken_up(self, wish: ContainerRequest, tell: Notify) -> HeldContainer | str:
         """Return the container that the session has already, or what there is to say of one that it has no more."""
         held = self._held.get(wish.session)
         if held is None:
@@ -129,12 +167,12 @@ class Fleet:
             raise
         return held
 
-    async def _made(self, wish: Wish, tell: Tell, note: str = "") -> Held:
+    async def _made(self, wish: ContainerRequest, tell: Notify, note: str = "") -> HeldContainer:
         """Return a new container. It is made first and started when there is room, so that it keeps its place in the queue."""
         await self._replace_leftovers(wish.session)
         lifeline = await Lifeline.open(wish.folders.run / LIFELINE_SOCKET, wish.user)
         try:
-            container = await self.engine.create(blueprint(wish, self.limits, self._owner, self._house))
+            container = await self.engine.create(container_config(wish, self.limits, self._owner, self._house))
             try:
                 await self._wait_for_room(container, tell)
                 await self.engine.start(container)
@@ -144,7 +182,7 @@ class Fleet:
         except BaseException:
             lifeline.close()
             raise
-        held = self._held[wish.session] = Held(container, wish, lifeline, note)
+        held = self._held[wish.session] = HeldContainer(container, wish, lifeline, note)
         return held
 
     async def _replace_leftovers(self, session: SessionId) -> None:
@@ -158,7 +196,7 @@ class Fleet:
         for each in await self.engine.found(session):
             await self.engine.remove(each.id)
 
-    async def _wait_for_room(self, ticket: str | None, tell: Tell) -> None:
+    async def _wait_for_room(self, ticket: str | None, tell: Notify) -> None:
         """Return when fewer containers run, or are to run before this one, than may."""
         is_told = False
         while True:
@@ -185,13 +223,13 @@ class Fleet:
         await self.drop(min(resting, key=lambda held: held.rested_at).wish.session)
         return True
 
-    def _let_rest(self, held: Held) -> None:
+    def _let_rest(self, held: HeldContainer) -> None:
         """Begin to count for how long a container of ours has had nothing to do."""
         if self._held.get(held.wish.session) is held:
             held.rested_at = time.monotonic()
             held.resting = asyncio.create_task(self._rest(held), name=f"container of {held.wish.session} rests")
 
-    async def _rest(self, held: Held) -> None:
+    async def _rest(self, held: HeldContainer) -> None:
         """Pause a container that has nothing to do, and remove it later."""
         pause_after = min(self.limits.pause_after, self.limits.remove_after)
         await asyncio.sleep(pause_after)
@@ -204,7 +242,7 @@ class Fleet:
             with suppress(CurtainwallError):
                 await self.drop(held.wish.session)
 
-    async def _remove(self, held: Held) -> None:
+    async def _remove(self, held: HeldContainer) -> None:
         await _stop(held)
         await self.engine.remove(held.id)
         held.lifeline.close()
@@ -217,7 +255,7 @@ class Fleet:
         if state.get("Running"):
             return ""
         if state.get("OOMKilled"):
-            return f"the container used up its memory ({self.limits.memory_told}) while it rested"
+            return f"the container used up its memory ({self.limits.memory_text}) while it rested"
         return f"the container was ended by somebody else while it rested (exit code {state.get('ExitCode')})"
 
     async def _tell_waiters(self) -> None:
@@ -225,7 +263,7 @@ class Fleet:
             self._changed.notify_all()
 
 
-async def _stop(held: Held) -> None:
+async def _stop(held: HeldContainer) -> None:
     """Let a resting container's clock stop."""
     resting, held.resting = held.resting, None
     if resting is not None and resting is not asyncio.current_task():

@@ -1,13 +1,17 @@
-"""Whose the mounted directories are: an agent never is root, and must be able to write where it may."""
+"""A session's directories as its container gets them: their owner, the orientation, extra mounts, and the state that the agent keeps."""
 
+import asyncio
 import os
-from collections.abc import Iterable, Iterator
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
+from glob import has_magic
 from pathlib import Path
 from typing import Final
 
-from curtainwall.agents.external.container.inside import HOME
-from curtainwall.agents.external.container.terms import Folders, Program
+from curtainwall.agents.external import SERVER
+from curtainwall.agents.external.container.spec import HOME, WORKSPACE, ContainerFolders, LentProgram
 from curtainwall.facts import quoted
 from curtainwall.host import FileOwner, hand_over
 from curtainwall.model import TryLater
@@ -18,7 +22,7 @@ _NOBODY_ELSE: Final = 1000
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def settle(folders: Folders) -> tuple[int, int]:
+def settle_owner(folders: ContainerFolders) -> tuple[int, int]:
     """Return the user and group that the agent is, after seeing that the directories are theirs; raise `TryLater`."""
     for made in (folders.orientation, folders.run, folders.state):
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,7 +44,7 @@ def settle(folders: Folders) -> tuple[int, int]:
     return user, group
 
 
-def mountable(folders: Folders, lent: Iterable[Program], user: int, group: int) -> Iterator[Program]:
+def mountable(folders: ContainerFolders, lent: Iterable[LentProgram], user: int, group: int) -> Iterator[LentProgram]:
     """Yield what can be mounted into the agent's home, after making its place there as the agent's own.
 
     Otherwise the engine would make the directories above it, as root's. Where the agent has put something else, nothing is mounted.
@@ -67,10 +71,119 @@ def _make_directories(top: Path, names: list[str], user: int, group: int) -> Non
         os.close(at)
 
 
-def write_orientation(folders: Folders, files: dict[str, str]) -> None:
+def write_orientation(folders: ContainerFolders, files: dict[str, str]) -> None:
     """Write files that the agent reads; each is whole or as it was before."""
     for name, text in files.items():
         hidden = folders.orientation / f".{name}.new"
         hidden.write_text(text, encoding="utf-8")
         hidden.chmod(0o644)
         hidden.rename(folders.orientation / name)
+
+
+_WORDS = """\
+You work in a sandbox that Curtainwall runs.
+
+Free: everything in {workspace}{readonly}, your home {home} and /tmp. Run programs and use your own tools there as you like; nobody is \
+asked.
+Mediated: the tools of the server `{server}` reach what lies outside: other files of the user, the web (`fetch`), git remotes, \
+credentials. Each call is judged by rules. It may run at once, it may be refused, or a person may be asked first; then the call takes as \
+long as that person takes, which can be hours. Wait for it; do not call again.{hosts}
+Denied: there is no network here but the way to your own model. `curl`, `git push`, `pip install` and the like fail from your shell; use \
+the tools of `{server}` instead. A refusal names the rule that decided and what would be allowed instead. It is final: do not look for a \
+way around it. Tell the user what was refused and why.
+The root file system is read-only, and what is in /tmp may be gone by your next turn."""
+
+
+def orientation(*, is_readonly: bool = False, hosts: str = "") -> str:
+    """Return the text, for a workspace that can be changed or only be read; `hosts` says which of them may be reached freely."""
+    readonly = " (to be read: it cannot be changed now)" if is_readonly else ""
+    return _WORDS.format(workspace=WORKSPACE, home=HOME, server=SERVER, readonly=readonly, hosts=f"\n{hosts}" if hosts else "")
+
+
+# OpenCode has no setting against it: it installs its plugin package into every configuration directory that it can write to.
+SEALED: Final[Mapping[str, tuple[str, ...]]] = {"opencode": (".config/opencode", ".opencode")}
+"""Below the agent's home."""
+
+_SOURCE: Final = "sealed"
+_IGNORE: Final = ".gitignore"
+
+
+def sealed_mounts(agent: str, folders: ContainerFolders) -> tuple[LentProgram, ...]:
+    """Return what to mount, read-only, over the directories of an agent that it must not write to."""
+    places = SEALED.get(agent, ())
+    if places:
+        source = folders.orientation / _SOURCE
+        source.mkdir(mode=0o755, exist_ok=True)
+        # OpenCode writes this one itself where it is missing, and ends where it cannot.
+        (source / _IGNORE).touch(mode=0o644)
+    return tuple(LentProgram(here=folders.orientation / _SOURCE, inside=f"{HOME}/{place}") for place in places)
+
+
+DISCOVERY: Final[Mapping[str, str]] = {
+    "claude-code": ".claude/skills",
+    "codex": ".agents/skills",
+    "opencode": ".agents/skills",
+    "gemini": ".agents/skills",
+    "goose": ".config/goose/skills",
+}
+"""Below the agent's home. What a workspace brings along, agents find in the workspace."""
+
+
+def skill_mounts(agent: str, folders: Mapping[str, str]) -> tuple[LentProgram, ...]:
+    """Return what to lend, read-only, for skills in these folders by name; nothing for an agent of which we do not know where it looks.
+
+    The directories above belong to the agent, which writes there too: whoever mounts sees to it that they are there.
+    """
+    root = DISCOVERY.get(agent)
+    if root is None:
+        return ()
+    return tuple(LentProgram(here=Path(path), inside=f"{HOME}/{root}/{name}") for name, path in sorted(folders.items()))
+
+
+_MOST: Final = 20_000
+"""How many names are looked at; an agent that keeps more has lost its conversation as far as we can see."""
+
+
+async def state_sizes(home: Path, patterns: Sequence[str], most: int = _MOST) -> Mapping[Path, int]:
+    """Return the files that patterns find below an agent's home, with their sizes; beside everything else, because it may take a while."""
+    return await asyncio.to_thread(_sizes, home, patterns, most) if patterns else {}
+
+
+def _sizes(home: Path, patterns: Sequence[str], most: int) -> Mapping[Path, int]:
+    looking = _Search(most)
+    return {path: about.st_size for pattern in patterns for path, about in looking.find(home, pattern.split("/"))}
+
+
+class _Search:
+    """One look, which ends after so many names."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def find(self, directory: Path, parts: Sequence[str]) -> Iterator[tuple[Path, os.stat_result]]:
+        """Yield what is there; links are no directories, and what goes meanwhile is not there."""
+        for path in self._named(directory, parts[0]):
+            try:
+                about = path.lstat()
+            except (OSError, ValueError):
+                continue
+            if len(parts) == 1:
+                yield path, about
+            elif stat.S_ISDIR(about.st_mode):
+                yield from self.find(path, parts[1:])
+
+    def _named(self, directory: Path, pattern: str) -> Iterator[Path]:
+        if not has_magic(pattern):
+            if pattern not in ("", ".", ".."):
+                yield directory / pattern
+            return
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    self._left -= 1
+                    if self._left < 0:
+                        return
+                    if fnmatchcase(entry.name, pattern):
+                        yield directory / entry.name
+        except OSError:
+            return

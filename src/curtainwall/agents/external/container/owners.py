@@ -13,7 +13,7 @@ AGENT: Final = "curtainwall.agent"
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ContainerOwner:
     """One process of one boot. `namespace` is where its id counts: ids of another one say nothing here."""
 
     pid: int
@@ -22,13 +22,13 @@ class Owner:
     namespace: int
 
     @classmethod
-    def of_this_process(cls) -> "Owner":
+    def of_this_process(cls) -> "ContainerOwner":
         """Return ourselves."""
         pid = os.getpid()
         return cls(pid, _started(pid) or 0, _boot(), _namespace())
 
     @classmethod
-    def from_labels(cls, labels: Mapping[str, str]) -> "Owner | None":
+    def from_labels(cls, labels: Mapping[str, str]) -> "ContainerOwner | None":
         """Return the owner that a container names, or None where it names none that can be read."""
         parts = labels.get(OWNER, "").split("/")
         try:

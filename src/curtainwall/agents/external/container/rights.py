@@ -1,45 +1,62 @@
-"""What a container can do to its workspace: a mode that allows less ends it at once, at work or at rest, and so does the session's end."""
+"""What a container may do to its workspace: files that run later are guarded, and a stricter mode ends the container at once.
+
+Existing files that run later are protected by mounts. New ones are found when the turn is over and set aside under a name that nothing
+runs. A record of what was there is kept beside the session meanwhile, so that after a crash the next turn finds what the agent left.
+"""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 from curtainwall.agents.external.container.fleet import Fleet
-from curtainwall.agents.external.container.terms import Folders
-from curtainwall.model import CurtainwallError, Feed, Mode, ModeChanged, SessionClosed, SessionId, session_stream
+from curtainwall.agents.external.container.spec import ContainerFolders
+from curtainwall.facts import quoted
+from curtainwall.host import (
+    MOST_FIFOS,
+    TooMany,
+    TooManyFifos,
+    WatchRecord,
+    find_fifos,
+    find_later,
+    held_files_of,
+    set_aside,
+    take_owners_bits,
+)
+from curtainwall.model import CurtainwallError, Feed, HeldFile, Mode, ModeChanged, SessionClosed, SessionId, TurnFailed, session_stream
 
 _PATIENCE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
+class ContainerRights:
     """Mounts cannot be changed while a container runs, so these are its rights until it ends."""
 
     changes_files: bool
     is_free: bool
     """It may also leave in a project what runs later by itself."""
 
-    def exceed(self, others: "Rights") -> bool:
+    def exceed(self, others: "ContainerRights") -> bool:
         """Tell whether there is anything that these allow and the others do not."""
         return (self.changes_files and not others.changes_files) or (self.is_free and not others.is_free)
 
 
-def rights_in(folders: Folders, mode: Mode) -> Rights:
+def rights_in(folders: ContainerFolders, mode: Mode) -> ContainerRights:
     """Return what a container with these folders can do."""
     changes_files = not folders.is_readonly
-    return Rights(changes_files, changes_files and not folders.is_own and mode is Mode.BYPASS)
+    return ContainerRights(changes_files, changes_files and not folders.is_own and mode is Mode.BYPASS)
 
 
-RightsIn = Callable[[Mode], Rights]
+RightsIn = Callable[[Mode], ContainerRights]
 """Tells what a session's container may do in a mode."""
 
 
-class Ward:
+class RightsWatch:
     """The watch over one session's container, from before it is there until it is gone."""
 
-    def __init__(self, session: SessionId, rights: Rights) -> None:
+    def __init__(self, session: SessionId, rights: ContainerRights) -> None:
         self.rights = rights
         self.is_at_work = True
         self.taken_by: Mode | None = None
@@ -99,3 +116,89 @@ class Ward:
                 self.work.reschedule(asyncio.get_running_loop().time())
         finally:
             self._is_gone.set()
+
+
+_RECORD = "watched.json"
+_IF_YOURS = "if it was you who wrote that meanwhile, `curtainwall sessions held` says how to put it back"
+_TOO_MANY = "the project has too many files to be watched, so it can only be read"
+
+
+@dataclass(slots=True)
+class GuardedFolders:
+    """A session's folders while they are watched; `notes` are for people, and there are more of them at the end."""
+
+    folders: ContainerFolders
+    notes: list[str] = field(default_factory=list[str])
+    held: list[HeldFile] = field(default_factory=list[HeldFile])
+    """What was set aside, for the log; the notes tell of it."""
+    is_watched: bool = False
+    """What came will be looked at when the turn is over; nothing may run there afterwards."""
+
+
+@asynccontextmanager
+async def guard_project(
+    folders: ContainerFolders, end_leftovers: Callable[[], Awaitable[object]], *, is_free: bool
+) -> AsyncGenerator[GuardedFolders]:
+    """Watch a project while an agent works in it; a session's own workspace, and one that is free to be changed, need no watching.
+
+    `end_leftovers` ends containers that a crash of ours left, because what still runs in one could plant its file again.
+    """
+    record, root = folders.orientation.with_name(_RECORD), str(folders.workspace)
+    left, held = list[str](), list[HeldFile]()
+    if record.exists():
+        await end_leftovers()
+        left, held = await asyncio.to_thread(_taken_up, record)
+    if not folders.is_own:
+        folders = replace(folders, hidden=await asyncio.to_thread(_services, root))
+    if folders.is_own or folders.is_readonly or is_free:
+        yield GuardedFolders(folders, left, held)
+        return
+    try:
+        before = await asyncio.to_thread(find_later, root)
+    except TooMany:
+        yield GuardedFolders(replace(folders, is_readonly=True), [*left, _TOO_MANY], held)
+        return
+    fixed = before.fixed(git_works=True)
+    # A mount of its own keeps a git directory from being renamed and replaced by another.
+    guard = GuardedFolders(replace(folders, pinned=tuple(before.git), fixed=fixed), left, held, is_watched=True)
+    watched = WatchRecord(root, before, fixed)
+    await asyncio.to_thread(watched.write, record)
+    try:
+        yield guard
+    finally:
+        notes, held = await asyncio.shield(asyncio.to_thread(_set_aside, record, watched))
+        guard.notes += notes
+        guard.held += held
+
+
+def _services(root: str) -> tuple[str, ...]:
+    """Return the sockets and pipes of a project, which are to be hidden; raise `TurnFailed` where there are too many."""
+    try:
+        return find_fifos(root, sockets=True)
+    except TooManyFifos:
+        raise TurnFailed(f"the project holds more than {MOST_FIFOS} sockets and named pipes, too many to be kept from an agent") from None
+
+
+def _taken_up(record: Path) -> tuple[list[str], list[HeldFile]]:
+    """Set aside what came since a turn that broke off with our process, and return what is to be said of it."""
+    return _set_aside(record, WatchRecord.read(record))
+
+
+def _set_aside(record: Path, watched: WatchRecord) -> tuple[list[str], list[HeldFile]]:
+    """Set aside what came since a record was written and runs by itself, and take from files what has others run them as their owner."""
+    held = set_aside(watched.root, watched.before, watched.fixed)
+    # Deep ones have been lifted by now, so that all can be named. The disk's own clock tells what came since.
+    taken = take_owners_bits(watched.root, record.stat().st_mtime_ns if record.exists() else 0)
+    record.unlink(missing_ok=True)
+    notes = [
+        *(_note(path, aside) for path, aside in held),
+        *([_IF_YOURS] if any(aside is not None for _, aside in held) else []),
+        *(f"{quoted(path)} would run as its owner, whoever starts it; it no longer does" for path in taken),
+    ]
+    return notes, [*held_files_of(held, watched.before)]
+
+
+def _note(path: str, aside: str | None) -> str:
+    if aside is None:
+        return f"{quoted(path)} would run by itself and could not be set aside; look at it before you work there"
+    return f"{quoted(path)} would run by itself; it was renamed to {quoted(aside.rpartition('/')[2])}"

@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from curtainwall.agents.external import Lines
-from curtainwall.agents.external.container.engine import Engine, Running, Stream
-from curtainwall.agents.external.container.inside import MESSAGE, ORIENTATION, ROOT_FILES
+from curtainwall.agents.external import LineSplitter
+from curtainwall.agents.external.container.engine import ContainerExec, Engine, Stream
+from curtainwall.agents.external.container.spec import MESSAGE, ORIENTATION, ROOT_FILES
 from curtainwall.model import CurtainwallError, TurnFailed
 
 # The engine makes the program the leader of a group of its own. Its number is told by the shell before the program has any say.
@@ -20,11 +20,11 @@ _MOST_COMPLAINTS: Final = 300
 class Run:
     """A program at work."""
 
-    def __init__(self, engine: Engine, container: str, running: Running) -> None:
+    def __init__(self, engine: Engine, container: str, running: ContainerExec) -> None:
         self._engine = engine
         self._container = container
         self._running = running
-        self._lines: dict[Stream, Lines] = {"out": Lines(_LONGEST_LINE), "err": Lines(_LONGEST_LINE)}
+        self._lines: dict[Stream, LineSplitter] = {"out": LineSplitter(_LONGEST_LINE), "err": LineSplitter(_LONGEST_LINE)}
         self._group = 0
 
     async def lines(self) -> AsyncGenerator[tuple[Stream, str]]:
@@ -106,7 +106,7 @@ def _number(text: str) -> int:
 
 
 @asynccontextmanager
-async def running(engine: Engine, container: str, command: Sequence[str], environment: Mapping[str, str]) -> AsyncGenerator[Run]:
+async def open_run(engine: Engine, container: str, command: Sequence[str], environment: Mapping[str, str]) -> AsyncGenerator[Run]:
     """Run a command inside a container with the message as its stdin."""
     async with engine.run(container, ("/bin/sh", "-c", _WRAP, MESSAGE, *command), environment) as started:
         yield Run(engine, container, started)

@@ -16,32 +16,30 @@ from pydantic import JsonValue
 from curtainwall.agents.external import (
     MOST_WORDS,
     USED_UP,
-    Does,
-    Ear,
-    Failed,
-    Finished,
-    Heard,
-    Lost,
-    Named,
-    Past,
-    Said,
-    Spoke,
-    Telling,
-    Used,
+    Activity,
+    AgentReport,
+    ConversationName,
+    ConversationUnknown,
+    ExternalHistory,
+    LiveText,
+    OutputParser,
+    OwnToolUse,
+    ReportedEnd,
+    ReportedFailure,
+    TextDelta,
+    WholeText,
 )
 from curtainwall.agents.external.container.adapters import (
     Adapter,
     Adapters,
-    Launch,
+    AgentLaunch,
     Task,
 )
-from curtainwall.agents.external.container.fleet import Fleet, Held
-from curtainwall.agents.external.container.folders import write_orientation
-from curtainwall.agents.external.container.kept_state import sizes_of
-from curtainwall.agents.external.container.orientation import orientation
-from curtainwall.agents.external.container.runs import Run, copy_for_root, running
-from curtainwall.agents.external.container.terms import ContainerGone, Folders, Outside, Program, Reach
-from curtainwall.agents.external.container.turn_watch import Watch
+from curtainwall.agents.external.container.fleet import Fleet, HeldContainer
+from curtainwall.agents.external.container.folders import orientation, state_sizes, write_orientation
+from curtainwall.agents.external.container.runs import Run, copy_for_root, open_run
+from curtainwall.agents.external.container.spec import ContainerFolders, ContainerGone, ContainerNetwork, ContainerSockets, LentProgram
+from curtainwall.agents.external.container.turn_watch import ContainerTurnWatch
 from curtainwall.facts import Masker
 from curtainwall.model import (
     Clock,
@@ -75,7 +73,7 @@ _COMMANDS: Final = ("/", "!")
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ContainerPorts:
     """Everything that the agent meets, each through its port."""
 
     feed: Feed
@@ -84,11 +82,11 @@ class Around:
     clock: Clock
     masker: Masker
     fleet: Fleet
-    outside: Outside
+    outside: ContainerSockets
     adapters: Adapters
-    folders_of: Callable[[SessionId, Workspace, Mode], Folders]
+    folders_of: Callable[[SessionId, Workspace, Mode], ContainerFolders]
     image_of: Callable[[str], str]
-    programs_of: Callable[[str], Sequence[Program]] = lambda _: ()
+    programs_of: Callable[[str], Sequence[LentProgram]] = lambda _: ()
     skills_of: Callable[[Workspace], Mapping[str, str]] = lambda _: {}
 
 
@@ -97,7 +95,7 @@ class _Attempt:
     """One start of the agent's program, and what came of it."""
 
     task: Task
-    launch: Launch
+    launch: AgentLaunch
     failures: list[str] = field(default_factory=list[str])
     errors: deque[str] = field(default_factory=lambda: deque[str](maxlen=_KEPT_LINES))
     is_noted: bool = False
@@ -110,17 +108,17 @@ class _Attempt:
 
 
 @dataclass(slots=True)
-class Turn:
+class ContainerTurn:
     """One turn of an agent whose container and ways out are there."""
 
-    around: Around
+    around: ContainerPorts
     at: TurnAt
-    past: Past
+    past: ExternalHistory
     adapter: Adapter
-    held: Held
-    reach: Reach
-    telling: Telling
-    synced: Callable[[], Past]
+    held: HeldContainer
+    reach: ContainerNetwork
+    telling: LiveText
+    synced: Callable[[], ExternalHistory]
     is_spoilt: bool = False
     """Something may still run in the container that nobody wants any more."""
 
@@ -148,10 +146,10 @@ class Turn:
         if conversation and not await self._is_kept(conversation):
             await self._say_lost()
             conversation = ""
-        result, is_lost = await self._try(conversation, self.past.told_again(message) if told and not conversation else message)
+        result, is_lost = await self._try(conversation, self.past.retold_message(message) if told and not conversation else message)
         if is_lost and conversation:
             await self._say_lost()
-            result, is_lost = await self._try("", self.past.told_again(message))
+            result, is_lost = await self._try("", self.past.retold_message(message))
         return TurnResult(status=TurnStatus.FAILED, failure=f"{self.adapter.name} does not know a new conversation") if is_lost else result
 
     async def _try(self, conversation: str, message: str) -> tuple[TurnResult, bool]:
@@ -164,8 +162,8 @@ class Turn:
         fleet = self.around.fleet
         await copy_for_root(fleet.engine, self.held.id, attempt.launch.root_files)
         folders = self.held.wish.folders
-        watch = Watch(fleet.engine, self.held.id, fleet.limits, self._worked, folders)
-        async with running(fleet.engine, self.held.id, attempt.launch.command, attempt.launch.environment) as run:
+        watch = ContainerTurnWatch(fleet.engine, self.held.id, fleet.limits, self._worked, folders)
+        async with open_run(fleet.engine, self.held.id, attempt.launch.command, attempt.launch.environment) as run:
             try:
                 stopped = await self._listen_or_stop(run, attempt, watch)
             except BaseException:
@@ -182,7 +180,7 @@ class Turn:
             await self.telling.note(f"{self.adapter.name} did not write this turn down; it may not remember it")
         return result, False
 
-    async def _listen_or_stop(self, run: Run, attempt: _Attempt, watch: Watch) -> TurnResult | None:
+    async def _listen_or_stop(self, run: Run, attempt: _Attempt, watch: ContainerTurnWatch) -> TurnResult | None:
         """Listen until the program ends; return how the turn ends where it had to be stopped before."""
         ear = self.adapter.ear()
         listening = asyncio.create_task(self._listen(run, ear, attempt, watch))
@@ -203,40 +201,40 @@ class Turn:
         self.is_spoilt = True
         return result
 
-    async def _listen(self, run: Run, ear: Ear, attempt: _Attempt, watch: Watch) -> None:
+    async def _listen(self, run: Run, ear: OutputParser, attempt: _Attempt, watch: ContainerTurnWatch) -> None:
         async with aclosing(run.lines()) as lines:
             async for stream, line in lines:
                 watch.heard()
                 if stream == "err":
                     attempt.errors.append(line[:2_000])
-                for heard in ear.hear(line) if stream == "out" else ear.overhear(line):
+                for heard in ear.hear(line) if stream == "out" else ear.parse_stderr(line):
                     await self._take(heard, attempt)
                 if attempt.must_stop:
                     return
 
-    async def _take(self, heard: Heard, attempt: _Attempt) -> None:
+    async def _take(self, heard: AgentReport, attempt: _Attempt) -> None:
         match heard:
-            case Said():
+            case TextDelta():
                 await self._note_delivery(attempt, attempt.task.conversation)
                 await self.telling.piece(heard.text)
-            case Spoke():
+            case WholeText():
                 await self._note_delivery(attempt, attempt.task.conversation)
                 await self.telling.whole(heard.text)
-            case Does():
+            case Activity():
                 self.telling.does(heard.text)
-            case Used():
+            case OwnToolUse():
                 if uses := self.telling.used(heard):
                     await self._note_delivery(attempt, attempt.task.conversation)
                     await self.telling.record(*uses)
-            case Named():
+            case ConversationName():
                 await self._named(heard.conversation, attempt)
-            case Failed():
+            case ReportedFailure():
                 if len(attempt.failures) < _MOST_FAILURES:
                     attempt.failures.append(heard.why[:MOST_WORDS])
                 attempt.must_stop = attempt.must_stop or heard.stop
-            case Lost():
+            case ConversationUnknown():
                 attempt.is_lost = True
-            case Finished():
+            case ReportedEnd():
                 attempt.is_finished = True
             case _:
                 assert_never(heard)
@@ -263,7 +261,7 @@ class Turn:
         name = self.adapter.name
         failure = ""
         if attempt.code is None or attempt.code > 128:
-            await self._see_that_the_container_is_there(attempt)
+            await self._require_container(attempt)
         if attempt.failures:
             failure = f"{name}: {'; '.join(dict.fromkeys(attempt.failures))}"
         elif attempt.code == _NOT_FOUND:
@@ -281,13 +279,13 @@ class Turn:
         await self.telling.end()
         return TurnResult(status=TurnStatus.DONE)
 
-    async def _see_that_the_container_is_there(self, attempt: _Attempt) -> None:
+    async def _require_container(self, attempt: _Attempt) -> None:
         state, had_no_memory = await self._state_after_the_end(attempt)
         if had_no_memory or not state.get("Running"):
             self.is_spoilt = True
             await self.telling.cut()
         if had_no_memory:
-            raise ContainerGone(f"{self.adapter.name} used up the memory of its container ({self.around.fleet.limits.memory_told})")
+            raise ContainerGone(f"{self.adapter.name} used up the memory of its container ({self.around.fleet.limits.memory_text})")
         if not state.get("Running"):
             raise ContainerGone("the container was stopped from outside in the middle of the turn; send a message, and a new one starts")
 
@@ -318,7 +316,7 @@ class Turn:
         if self.is_spoilt:
             await self.around.fleet.drop(self.at.session)
 
-    async def _settle_up(self, attempt: _Attempt, watch: Watch) -> None:
+    async def _settle_up(self, attempt: _Attempt, watch: ContainerTurnWatch) -> None:
         """Write down how long the work took, and what the program said on stderr."""
         now = self.around.clock.now()
         errors = self.around.masker.mask_text("\n".join(attempt.errors))
@@ -357,7 +355,7 @@ class Turn:
         return not self.adapter.transcripts(conversation) or bool(await self._sizes(conversation))
 
     async def _sizes(self, conversation: str) -> Mapping[Path, int]:
-        return await sizes_of(self.held.wish.folders.state, self.adapter.transcripts(conversation) if conversation else ())
+        return await state_sizes(self.held.wish.folders.state, self.adapter.transcripts(conversation) if conversation else ())
 
 
 def _as_message(preface: str, message: str) -> str:

@@ -1,15 +1,175 @@
-"""The watch over a turn in a container: it is paused while a human is asked, it must not fill the disk, and its work is written down."""
+"""The watch over a turn in a container: paused while a human is asked, stopped when it fills the disk, and recorded as it goes."""
 
+import asyncio
+import os
+import shutil
+import stat
+import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
 from curtainwall.agents.external import TurnWatch
-from curtainwall.agents.external.container.disk import DiskUse
-from curtainwall.agents.external.container.engine import Engine, see_room
-from curtainwall.agents.external.container.terms import Folders, Limits
-from curtainwall.model import CurtainwallError
+from curtainwall.agents.external.container.engine import Engine, require_free_space
+from curtainwall.agents.external.container.spec import ContainerFolders, ContainerLimits
+from curtainwall.facts import quoted
+from curtainwall.model import CurtainwallError, TurnFailed
+
+_MIB: Final = 1024**2
+_BLOCK: Final = 512
+_LEAST: Final = 4096
+"""What an entry counts at least, so that many empty files count as well."""
+_DEEPEST: Final = 128
+_EVERY: Final = 5.0
+_SPARING: Final = 20.0
+"""How many times as long as a measurement took nothing is measured after it."""
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Unmeasurable(Exception):
+    """A directory cannot be looked through; the message names it."""
+
+
+class DiskUse:
+    """What the workspace and the agent's home hold together; of a project, only what the turn adds counts."""
+
+    def __init__(self, folders: ContainerFolders, most: int) -> None:
+        self._folders = folders
+        self._most = most
+        self._before = 0 if folders.is_own else None
+        self._measuring: asyncio.Task[int] | None = None
+        self._is_over = threading.Event()
+        self._next = 0.0
+        self._free = 0
+
+    @property
+    def is_measuring(self) -> bool:
+        """Tell whether a measurement has begun and was not judged yet."""
+        return self._measuring is not None
+
+    async def look(self) -> None:
+        """Begin to measure where it is time, and raise `TurnFailed` where the last measurement found too much."""
+        if self._measuring is None and self._is_due():
+            self._measuring = asyncio.create_task(asyncio.to_thread(self._measure))
+        if self._measuring is not None and self._measuring.done():
+            measured, self._measuring = self._measuring, None
+            self._judge(measured)
+
+    async def close(self) -> None:
+        """Measure no longer."""
+        self._is_over.set()
+        if self._measuring is not None:
+            await asyncio.gather(self._measuring, return_exceptions=True)
+
+    def _is_due(self) -> bool:
+        free = shutil.disk_usage(self._folders.state).free
+        # Whoever fills the disk quickly is looked at earlier.
+        is_due = time.monotonic() >= self._next or self._free - free > self._most // 16
+        self._free = free if is_due else self._free
+        return is_due
+
+    def _measure(self) -> int:
+        began = time.monotonic()
+        most = None if self._before is None else self._before + self._most
+        total = 0
+        for size in _sizes(self._folders, self._is_over):
+            total += size
+            if most is not None and total > most:
+                break
+        took = time.monotonic() - began
+        self._next = time.monotonic() + max(_EVERY, _SPARING * took)
+        return total
+
+    def _judge(self, measured: "asyncio.Task[int]") -> None:
+        folders, most = self._folders, self._most // _MIB
+        try:
+            total = measured.result()
+        except Unmeasurable as fault:
+            raise TurnFailed(f"the disk space of the session cannot be measured: {fault}; give it back, or delete it") from None
+        if self._before is None:
+            self._before = total
+        elif total > self._before + self._most:
+            where = f"{quoted(str(folders.workspace))} or {quoted(str(folders.state))}"
+            what = (
+                "the workspace and the agent's home hold" if folders.is_own else "in this turn the agent added to the project and its home"
+            )
+            raise TurnFailed(
+                f"the disk space of the session is used up: {what} more than {most} MB; delete files in {where}, or raise {_SETTING}"
+            )
+
+
+_SETTING: Final = "`disk` in [containers]"
+
+
+def _sizes(folders: ContainerFolders, is_over: threading.Event) -> Iterator[int]:
+    """Yield the size of everything in the workspace and the agent's home, what has several names once."""
+    seen = set[tuple[int, int]]()
+    for top in (folders.workspace, folders.state):
+        for about in _walk(str(top)):
+            if is_over.is_set():
+                return
+            if about.st_nlink > 1 and not stat.S_ISDIR(about.st_mode):
+                if (about.st_dev, about.st_ino) in seen:
+                    continue
+                seen.add((about.st_dev, about.st_ino))
+            yield max(about.st_blocks * _BLOCK, _LEAST)
+
+
+class _Level:
+    """An opened directory, and how far it was looked through."""
+
+    def __init__(self, name: str, above: int | None) -> None:
+        self.name = name
+        self.descriptor = os.open(name, _DIRECTORY, dir_fd=above)
+        self._entries = os.scandir(self.descriptor)
+
+    def next(self) -> os.DirEntry[str] | None:
+        """Return the next entry; None at the end."""
+        return next(self._entries, None)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._entries.close()
+        os.close(self.descriptor)
+
+
+def _walk(top: str) -> Iterator[os.stat_result]:
+    """Yield what is beneath a directory, by descriptor, never following a link; what goes meanwhile is not there."""
+    levels = list[_Level]()
+    try:
+        _enter(levels, top, None)
+        while levels:
+            entry = levels[-1].next()
+            if entry is None:
+                levels.pop().close()
+                continue
+            try:
+                about = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            yield about
+            if stat.S_ISDIR(about.st_mode):
+                _enter(levels, entry.name, about.st_uid)
+    finally:
+        for level in levels:
+            level.close()
+
+
+def _enter(levels: list[_Level], name: str, owner: int | None) -> None:
+    """Go on with a directory, unless it is gone or none of ours."""
+    path = "/".join((*(level.name for level in levels[:4]), *(("…",) if len(levels) > 4 else ()), name))
+    if len(levels) >= _DEEPEST:
+        raise Unmeasurable(f"more than {_DEEPEST} directories lie in each other at {quoted(path)}")
+    try:
+        levels.append(_Level(name, levels[-1].descriptor if levels else None))
+    except PermissionError:
+        # As an ordinary user we are who the agent is, and a directory that it closed to itself is closed to us.
+        if owner == os.geteuid():
+            raise Unmeasurable(f"{quoted(path)} is closed to its own user") from None
+    except OSError:
+        return
+
 
 _WRITTEN_EVERY: Final = 30.0
 _ROOM_EVERY: Final = 1.0
@@ -18,10 +178,10 @@ Write = Callable[[float], Awaitable[None]]
 """Writes down seconds of work."""
 
 
-class Watch(TurnWatch):
+class ContainerTurnWatch(TurnWatch):
     """Pauses the container while a human is asked and the agent is silent; stops the turn where the agent fills the disk."""
 
-    def __init__(self, engine: Engine, container: str, limits: Limits, write: Write, folders: Folders) -> None:
+    def __init__(self, engine: Engine, container: str, limits: ContainerLimits, write: Write, folders: ContainerFolders) -> None:
         super().__init__(limits.turn)
         self._engine = engine
         self._container = container
@@ -49,7 +209,7 @@ class Watch(TurnWatch):
 
         Raise `TryLater` where a disk is full, and `TurnFailed` where the session keeps too much on it.
         """
-        see_room(self._free_disk, *self._places)
+        require_free_space(self._free_disk, *self._places)
         await self._disk.look()
         await self._pause_or_go_on()
         if self.worked - self._written >= _WRITTEN_EVERY:

@@ -1,12 +1,14 @@
 """Claude Code as a local process, confined, with the session's tools and none of its own; its conversations, and a pool for all of them."""
 
 from curtainwall.agents.external.process.agent import ProcessAgent
-from curtainwall.agents.external.process.discovery import Standing, adoption, claim, standing
-from curtainwall.agents.external.process.keeper import Around
-from curtainwall.agents.external.process.launch import find_claude
-from curtainwall.agents.external.process.past import Past
-from curtainwall.agents.external.process.slugs import slug, transcript_of
-from curtainwall.agents.external.process.terms import (
+from curtainwall.agents.external.process.conversation import (
+    ConversationStatus,
+    ProcessHistory,
+    adoption_event,
+    claim_conversation,
+    conversation_status,
+)
+from curtainwall.agents.external.process.launch import (
     BETWEEN_TURNS,
     EGRESS_SOCKET,
     EXTENSION,
@@ -16,17 +18,19 @@ from curtainwall.agents.external.process.terms import (
     AgentGarbled,
     AgentSilent,
     ConversationTaken,
-    Folders,
-    Limits,
     LoginNeeded,
     NoAnswer,
-    Outside,
+    ProcessFolders,
+    ProcessLimits,
+    ProcessNetwork,
+    ProcessSockets,
     ProgramMissing,
-    Reach,
     WrongVersion,
-    folders_of,
+    find_claude,
+    process_folders,
 )
-from curtainwall.agents.external.process.transcripts import Found, conversations_in
+from curtainwall.agents.external.process.session_process import ProcessPorts
+from curtainwall.agents.external.process.transcripts import StoredConversation, conversations_in, project_slug, transcript_path
 
 __all__ = [
     "BETWEEN_TURNS",
@@ -37,26 +41,26 @@ __all__ = [
     "AgentErred",
     "AgentGarbled",
     "AgentSilent",
-    "Around",
+    "ConversationStatus",
     "ConversationTaken",
-    "Folders",
-    "Found",
-    "Limits",
     "LoginNeeded",
     "NoAnswer",
-    "Outside",
-    "Past",
     "ProcessAgent",
+    "ProcessFolders",
+    "ProcessHistory",
+    "ProcessLimits",
+    "ProcessNetwork",
+    "ProcessPorts",
+    "ProcessSockets",
     "ProgramMissing",
-    "Reach",
-    "Standing",
+    "StoredConversation",
     "WrongVersion",
-    "adoption",
-    "claim",
+    "adoption_event",
+    "claim_conversation",
+    "conversation_status",
     "conversations_in",
     "find_claude",
-    "folders_of",
-    "slug",
-    "standing",
-    "transcript_of",
+    "process_folders",
+    "project_slug",
+    "transcript_path",
 ]

@@ -1,18 +1,132 @@
-"""How the agent's process is started: its command line, its environment, and a confinement that holds nothing of ours but its own state."""
+"""How Claude Code's process is started: limits, folders, sockets, command line, confinement, and faults named by what to do."""
 
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from curtainwall.agents.external import SERVER, claude_key
-from curtainwall.agents.external.process.terms import EGRESS_SOCKET, TOOLS_SOCKET, Folders, Limits, ProgramMissing, Reach
 from curtainwall.facts import quoted
 from curtainwall.host import Bounds, Confinement, Sockets
-from curtainwall.model import TurnFailed
+from curtainwall.host.home import Home
+from curtainwall.model import NotFound, SessionId, TryLater, TurnAt, TurnFailed, Workspace
+
+EXTENSION: Final = "process"
+"""Under this name the log keeps what only this room knows."""
+
+BETWEEN_TURNS: Final = "between turns"
+"""In the place of a turn, for what an agent does in none: making its history shorter."""
+
+TOOLS_SOCKET: Final = "mcp.sock"
+EGRESS_SOCKET: Final = "egress.sock"
+"""The session's two sockets, in its run directory: its tools, and the way to the models."""
+
+HOW_TO_SIGN_IN: Final = "set `ANTHROPIC_API_KEY` or `CLAUDE_CODE_OAUTH_TOKEN`; docs/models.md has the other places for keys"
+"""What to do where the provider does not know who we are."""
+
+_GIB = 1024**3
+
+
+class ProgramMissing(NotFound):
+    """The agent's program, or one that it needs, is not on this machine; the message says how to get it."""
+
+
+class WrongVersion(TurnFailed):
+    """The program does not know an option that we need; the message says which version does."""
+
+
+class LoginNeeded(TurnFailed):
+    """The provider does not know who we are; the message says where a key goes."""
+
+
+class AgentErred(TurnFailed):
+    """The agent says itself that the turn failed."""
+
+
+class AgentCrashed(TurnFailed):
+    """The process ended in the middle of a turn; the next message starts a new one."""
+
+
+class AgentSilent(TurnFailed):
+    """The process gave no sign of life for too long and was ended; the next message starts a new one."""
+
+
+class AgentGarbled(TurnFailed):
+    """The process wrote what is not stream-json and was ended."""
+
+
+class NoAnswer(TurnFailed):
+    """The process ended well, and without an answer."""
+
+
+class ConversationTaken(TryLater):
+    """Another process of this machine is in the conversation; two at once would spoil it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """How much processes may use. Times in seconds, sizes in bytes."""
+
+    processes: int = 10
+    """How many live at once, over all sessions of this process of ours."""
+    idle: float = 5 * 60.0
+    """When a process that has nothing to do is ended."""
+    health: float = 30.0
+    """How often a process that has nothing to do is asked for a sign of life."""
+    silence: float = 180.0
+    """How long a process at work may say nothing, unless a call of it runs or a human is asked."""
+    turn: float = 2 * 3600.0
+    """How long a turn may work; time at which a human is waited for does not count."""
+    grace: float = 3.0
+    """How long an interrupted turn, or a process that is to end, has for it."""
+    back_off: float = 0.5
+    """How long the second start after failures waits; each further one twice as long, up to half a minute."""
+    memory: int = 4 * _GIB
+    children: int = 256
+    full: float = 0.92
+    """The share of the model's context at which the conversation goes on, summarised, in a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFolders:
+    """The directories of one session. Of the workspace only its path is told; the agent sees its files through the session's tools."""
+
+    workspace: Path
+    orientation: Path
+    run: Path
+    state: Path
+    locks: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessNetwork:
+    """What an agent gets for its ways out: stand-in keys by provider, and the certificates (PEM) that it has to trust."""
+
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    certificates: str = ""
+    hosts: str = ""
+    """What it is told of the hosts that its tools may fetch from freely."""
+    turn: Callable[[TurnAt], AbstractAsyncContextManager[object]] = nullcontext
+    """Opened around each turn, so that what passes is counted and judged as the turn's; left when all of it is written down."""
+
+
+class ProcessSockets(Protocol):
+    """Whoever opens a session's two sockets, for as long as a process lives: its tools, and the way to the models."""
+
+    def open(self, session: SessionId, run: Path, user: int, providers: Sequence[str]) -> AbstractAsyncContextManager[ProcessNetwork]:
+        """Serve `mcp.sock` and `egress.sock` in the directory, for that user alone, while the context is open."""
+        ...
+
+
+def process_folders(home: Home, session: SessionId, workspace: Workspace) -> ProcessFolders:
+    """Return the directories of a session's local agent."""
+    place, run = home.session(session), home.root / "run"
+    return ProcessFolders(Path(workspace.path), place.root / "orientation", run / session, place.root / "state", run / "conversations")
+
 
 TRIED: Final = "2.1.325"
 """The version of Claude Code that all of this was tried with."""
@@ -45,11 +159,11 @@ instead. It is final: do not look for a way around it. Tell the user what was re
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ProcessStart:
     """One start of the program: which conversation, and whether it is there already."""
 
     program: Path
-    folders: Folders
+    folders: ProcessFolders
     conversation: str
     is_new: bool
     model: str = ""
@@ -69,7 +183,7 @@ def find_claude(told: str = "") -> Path:
     return Path(os.path.realpath(found))
 
 
-def model_of(name: str) -> str:
+def claude_model(name: str) -> str:
     """Return the model as the agent calls it; a name that is no provider's leaves the choice to the agent. Raise `TurnFailed`."""
     provider, _, model = name.partition(":")
     if provider == PROVIDER and model:
@@ -79,7 +193,7 @@ def model_of(name: str) -> str:
     return ""
 
 
-def prepare(folders: Folders, reach: Reach) -> None:
+def prepare(folders: ProcessFolders, reach: ProcessNetwork) -> None:
     """Make the directories, closed to others, and write what the agent reads."""
     for path in (folders.orientation, folders.run, folders.state, folders.locks):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,7 +204,7 @@ def prepare(folders: Folders, reach: Reach) -> None:
     hidden.rename(written)
 
 
-def command(start: Start, hosts: str = "") -> list[str]:
+def command(start: ProcessStart, hosts: str = "") -> list[str]:
     """Return the command line inside; what the user says is never on it. `hosts` says which of them may be reached freely."""
     words = _WORDS.format(workspace=start.folders.workspace, server=SERVER, hosts=f"\n\n{hosts}" if hosts else "")
     tools = {"type": "stdio", "command": "socat", "args": ["STDIO", f"UNIX-CONNECT:{_RUN}/{TOOLS_SOCKET}"]}
@@ -110,7 +224,7 @@ def command(start: Start, hosts: str = "") -> list[str]:
     ]
 
 
-def confinement(start: Start, reach: Reach, limits: Limits) -> Confinement:
+def confinement(start: ProcessStart, reach: ProcessNetwork, limits: ProcessLimits) -> Confinement:
     """Return what the process is given: its own state to write to, its sockets and certificates, and an empty directory for the project.
 
     The project itself is not there. A message could otherwise bring any of its files before the model by naming it (`@file`), past the
@@ -133,7 +247,7 @@ def confinement(start: Start, reach: Reach, limits: Limits) -> Confinement:
     )
 
 
-def _environment(folders: Folders, reach: Reach) -> Mapping[str, str]:
+def _environment(folders: ProcessFolders, reach: ProcessNetwork) -> Mapping[str, str]:
     proxy, certificates = f"http://127.0.0.1:{_PORT}", f"{_ORIENTATION}/{_CERTIFICATES}"
     key = reach.keys.get(PROVIDER)
     return {

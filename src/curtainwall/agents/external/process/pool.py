@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from curtainwall.agents.external.process.launch import Start
-from curtainwall.agents.external.process.running_process import Means, Running
+from curtainwall.agents.external.process.launch import ProcessStart
+from curtainwall.agents.external.process.running_process import ProcessMeans, RunningProcess
 from curtainwall.model import SessionId
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 _LONGEST_BACK_OFF: Final = 30.0
 
@@ -22,7 +22,7 @@ class Seat:
     """A session's place in the pool, with a process in it or none."""
 
     session: SessionId
-    running: Running | None = None
+    running: RunningProcess | None = None
     is_busy: bool = False
     rested_at: float = 0.0
     failures: int = 0
@@ -40,10 +40,10 @@ class Seat:
         self.failed_at = time.monotonic()
 
 
-class Pool:
+class ProcessPool:
     """Lends each session its seat."""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ProcessMeans) -> None:
         self.means = means
         self._seats: dict[SessionId, Seat] = {}
         self._queue: deque[Seat] = deque()
@@ -56,7 +56,7 @@ class Pool:
         return self._ending + sum(seat.is_busy or seat.running is not None for seat in self._seats.values())
 
     @asynccontextmanager
-    async def borrow(self, session: SessionId, tell: Tell) -> AsyncGenerator[Seat]:
+    async def borrow(self, session: SessionId, tell: Notify) -> AsyncGenerator[Seat]:
         """Lend a session its seat, one turn at a time; `tell` hears where it has to be waited for."""
         seat = self._seats.get(session)
         if seat is None:
@@ -74,14 +74,14 @@ class Pool:
                     self._forget(seat)
                 await self._tell_waiters()
 
-    async def start(self, seat: Seat, start: Start, tell: Tell) -> Running:
+    async def start(self, seat: Seat, start: ProcessStart, tell: Notify) -> RunningProcess:
         """Start a process in a seat that is lent, in place of the one that is there."""
         await self.stop(seat)
         wait = seat.failed_at + self._back_off(seat.failures) - time.monotonic()
         if wait > 0:
             tell(f"the agent ended badly {seat.failures} times in a row; starting it again in {wait:.0f} seconds")
             await asyncio.sleep(wait)
-        running = Running(seat.session, start)
+        running = RunningProcess(seat.session, start)
         await running.begin(self.means)
         seat.running = running
         return running
@@ -97,7 +97,7 @@ class Pool:
             # However often whoever waits here is cancelled, the end is seen through.
             await asyncio.shield(seat.ending)
 
-    async def _ended(self, running: Running, grace: float) -> None:
+    async def _ended(self, running: RunningProcess, grace: float) -> None:
         try:
             await running.end(grace)
         finally:
@@ -116,7 +116,7 @@ class Pool:
             await self.stop(seat)
             self._forget(seat)
 
-    async def _admit(self, seat: Seat, tell: Tell) -> None:
+    async def _admit(self, seat: Seat, tell: Notify) -> None:
         """Return when there is room for the seat; whoever came first is first."""
         _leave_alone(seat)
         if seat.running is not None and seat.running.is_alive:

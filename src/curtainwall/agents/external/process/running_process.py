@@ -1,4 +1,4 @@
-"""One process of the agent's: its pipes, its ways out and the lock on its conversation, which all begin and end together."""
+"""One process of the agent: its pipes, its sockets, the lock on its conversation, and why it ended."""
 
 import asyncio
 from collections import deque
@@ -8,12 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from curtainwall.agents.external import Lines
-from curtainwall.agents.external.process.launch import PROVIDER, Start, command, confinement, prepare
-from curtainwall.agents.external.process.terms import HOW_TO_SIGN_IN, ConversationTaken, Limits, LoginNeeded, Outside, Reach
-from curtainwall.agents.external.process.wire import Answered, Listener, Signal, ping
+from curtainwall.agents.external import LineSplitter
+from curtainwall.agents.external.process.launch import (
+    HOW_TO_SIGN_IN,
+    PROVIDER,
+    TRIED,
+    AgentCrashed,
+    ConversationTaken,
+    LoginNeeded,
+    NoAnswer,
+    ProcessLimits,
+    ProcessNetwork,
+    ProcessSockets,
+    ProcessStart,
+    WrongVersion,
+    command,
+    confinement,
+    prepare,
+)
+from curtainwall.agents.external.process.wire import ClaudeStreamParser, ControlReply, Signal, ping_line
 from curtainwall.host import ConfinedProcess, FileLock, Shares, charged_to, lock_file, start_confined
-from curtainwall.model import SessionId
+from curtainwall.model import SessionId, TurnFailed
 
 _CHUNK: Final = 256 * 1024
 _KEPT_LINES: Final = 200
@@ -24,30 +39,30 @@ _HAND_OVER: Final = 45.0
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class ProcessMeans:
     """What every process needs: whoever opens its ways out, its limits, and the parts of this machine that sessions have."""
 
-    outside: Outside
-    limits: Limits
+    outside: ProcessSockets
+    limits: ProcessLimits
     user: int
     shares: Shares | None = None
 
 
-class Running:
+class RunningProcess:
     """A process that lives, or did."""
 
-    def __init__(self, session: SessionId, start: Start) -> None:
+    def __init__(self, session: SessionId, start: ProcessStart) -> None:
         self.session = session
         self.start = start
-        self.listener = Listener()
+        self.listener = ClaudeStreamParser()
         self.errors: deque[str] = deque(maxlen=_KEPT_LINES)
         self._over = asyncio.Event()
-        self._stdout = Lines(_LONGEST_LINE)
+        self._stdout = LineSplitter(_LONGEST_LINE)
         self._lines: deque[bytes] = deque()
         self._pings = 0
         self.has_been_told = False
         """It got a message before the present one, and may still have something to say to that."""
-        self.reach = Reach()
+        self.reach = ProcessNetwork()
         self._process: ConfinedProcess | None = None
         self._ended: asyncio.Task[int] | None = None
         self._living: asyncio.Task[None] | None = None
@@ -63,7 +78,7 @@ class Running:
         """Tell whether it can be talked to."""
         return self._ended is not None and not self._ended.done() and not self._over.is_set()
 
-    async def begin(self, means: Means) -> None:
+    async def begin(self, means: ProcessMeans) -> None:
         """Start it; raise whatever is in the way."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Its ways out are opened and closed by one and the same task, whoever starts and ends it.
@@ -94,11 +109,11 @@ class Running:
         """Tell whether it answers; nothing of this is in the conversation."""
         self._pings += 1
         request = f"ping-{self._pings}"
-        await self.send(ping(request))
+        await self.send(ping_line(request))
         try:
             async with asyncio.timeout(patience):
                 while (signals := await self.hear()) is not None:
-                    if Answered(request) in signals:
+                    if ControlReply(request) in signals:
                         return True
         except TimeoutError:
             pass
@@ -126,7 +141,7 @@ class Running:
         if self._living is not None:
             await asyncio.gather(self._living, return_exceptions=True)
 
-    async def _live(self, means: Means, ready: "asyncio.Future[None]") -> None:
+    async def _live(self, means: ProcessMeans, ready: "asyncio.Future[None]") -> None:
         try:
             async with AsyncExitStack() as stack:
                 await self._open(means, stack)
@@ -148,7 +163,7 @@ class Running:
                 return lock
         raise ConversationTaken(f"another process is in the conversation of session `{self.session}`; use that one or stop it")
 
-    async def _open(self, means: Means, stack: AsyncExitStack) -> None:
+    async def _open(self, means: ProcessMeans, stack: AsyncExitStack) -> None:
         start = self.start
         start.folders.locks.mkdir(mode=0o700, parents=True, exist_ok=True)
         stack.callback((await self._lock(start.folders.locks / f"{start.conversation}.lock")).release)
@@ -166,7 +181,7 @@ class Running:
         stack.push_async_callback(_cancelled, self._ended)
 
     async def _read_errors(self, confined: ConfinedProcess) -> None:
-        lines = Lines(_LONGEST_COMPLAINT)
+        lines = LineSplitter(_LONGEST_COMPLAINT)
         while data := await confined.stderr.read(_CHUNK):
             self.errors.extend(line.decode("utf-8", errors="replace") for line in lines.feed(data) if line.strip())
         if (half := lines.rest()).strip():
@@ -176,3 +191,21 @@ class Running:
 async def _cancelled(task: "asyncio.Task[None] | asyncio.Task[int]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+_NOT_STARTED: Final = frozenset({126, 127})
+
+
+def process_fault(code: int, stopped: str | None, errors: Sequence[str], noise: str) -> TurnFailed:
+    """Return the fault of a process that ended with this code, with these last lines of stderr, after lines that are not stream-json."""
+    said = "; it said: " + " / ".join([*(line.strip() for line in errors[-3:]), *([noise] if noise else [])]) if errors or noise else ""
+    unknown = next((line for line in errors if "unknown option" in line), None)
+    if unknown is not None:
+        return WrongVersion(f"claude does not know what it was asked for ({unknown.strip()}); install Claude Code {TRIED} or a newer one")
+    if code in _NOT_STARTED:
+        return AgentCrashed(f"claude cannot be started here{said}; install Claude Code anew, as a native program")
+    if stopped is not None:
+        return AgentCrashed(f"claude was ended: {stopped}; send a message, and it starts again")
+    if code == 0:
+        return NoAnswer(f"claude ended without an answer{said}; send the message again")
+    return AgentCrashed(f"claude ended in the middle of its turn with exit code {code}{said}; send a message, and it starts again")

@@ -1,7 +1,8 @@
-"""What Claude Code itself has written down of a conversation: whether it is whole, what it was asked, what it answered."""
+"""Claude Code's own transcripts: where they are stored, whether one is whole, and what was asked and answered in it."""
 
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +12,50 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from curtainwall.agents.external import below, text_below
-from curtainwall.agents.external.process.slugs import transcript_of
+from curtainwall.agents.external import nested, nested_text
+
+_LONGEST: Final = 200
+_PLAIN: Final = re.compile(r"[A-Za-z0-9]")
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def project_slug(project: str) -> str:
+    """Return the name for a real path: each UTF-16 unit that is no ASCII letter or digit is a dash; of a long one, beginning and hash."""
+    units = tuple(_units(project))
+    plain = "".join(chr(unit) if unit < 128 and _PLAIN.match(chr(unit)) else "-" for unit in units)
+    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}-{_hash(units)}"
+
+
+def transcript_path(config: Path, project: Path, conversation: str) -> Path:
+    """Return where a conversation is kept, whether it is there or not.
+
+    Another version may hash otherwise, so a long name is also found by its beginning.
+    """
+    name = project_slug(str(project))
+    expected = config / "projects" / name / f"{conversation}.jsonl"
+    if expected.exists() or len(name) <= _LONGEST:
+        return expected
+    found = (path for path in (config / "projects").glob(f"{name[:_LONGEST]}-*/{conversation}.jsonl"))
+    return next(iter(sorted(found)), expected)
+
+
+def _units(text: str) -> Iterator[int]:
+    data = text.encode("utf-16-le", errors="surrogatepass")
+    return (int.from_bytes(data[at : at + 2], "little") for at in range(0, len(data), 2))
+
+
+def _hash(units: tuple[int, ...]) -> str:
+    """Return the hash of JavaScript programs of old: times 31 plus the unit, in 32 bits with a sign; of it the amount, in base 36."""
+    value = 0
+    for unit in units:
+        value = (value * 31 + unit) & 0xFFFFFFFF
+    amount = abs(value - 2**32 if value >= 2**31 else value)
+    digits = ""
+    while amount:
+        amount, digit = divmod(amount, 36)
+        digits = _DIGITS[digit] + digits
+    return digits or "0"
+
 
 PART_MISSING: Final = "a part of its file is missing"
 _MOST: Final = 1024**3
@@ -31,7 +74,7 @@ GONE: Final = Damage("its file is gone")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredConversation:
     """A conversation on disk."""
 
     conversation: str
@@ -41,7 +84,7 @@ class Found:
     """When it was last written to, in seconds since 1970."""
 
 
-class Transcript:
+class ClaudeTranscript:
     """One conversation's file, as it was when it was read."""
 
     def __init__(self, path: Path, content: bytes) -> None:
@@ -77,7 +120,7 @@ class Transcript:
                 is_asked = True
             elif is_asked and entry.get("type") == "assistant" and not entry.get("isSidechain"):
                 texts += _texts(entry)
-                is_whole = text_below(dict(entry), "message", "stop_reason") in _ENDS
+                is_whole = nested_text(dict(entry), "message", "stop_reason") in _ENDS
             elif is_asked and entry.get("type") == "user" and not entry.get("isMeta"):
                 is_whole = False
         return "\n\n".join(texts) if is_whole and texts else None
@@ -92,7 +135,7 @@ class Transcript:
                 yield cast("Mapping[str, JsonValue]", entry)
 
 
-def read_transcript(path: Path, *, mend: bool = False) -> Transcript | Damage:
+def read_transcript(path: Path, *, mend: bool = False) -> ClaudeTranscript | Damage:
     """Read a conversation; to mend it, for whoever goes on with it, is to cut off half a line at its end, as a killed process leaves it."""
     try:
         content = _content(path)
@@ -110,22 +153,22 @@ def read_transcript(path: Path, *, mend: bool = False) -> Transcript | Damage:
     lines = whole.split(b"\n")
     if not whole or not all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines if line.strip()):
         return Damage("its file is damaged" if content else "its file is empty")
-    return Transcript(path, whole)
+    return ClaudeTranscript(path, whole)
 
 
-def conversations_in(config: Path, project: Path) -> Sequence[Found]:
+def conversations_in(config: Path, project: Path) -> Sequence[StoredConversation]:
     """Return what Claude Code has kept for a project, newest first."""
-    found: list[Found] = []
-    for path in transcript_of(config, project, "*").parent.glob("*.jsonl"):
+    found: list[StoredConversation] = []
+    for path in transcript_path(config, project, "*").parent.glob("*.jsonl"):
         about = path.lstat()
         if stat.S_ISREG(about.st_mode):
-            found.append(Found(path.stem, path, about.st_size, about.st_mtime))
+            found.append(StoredConversation(path.stem, path, about.st_size, about.st_mtime))
     return sorted(found, key=lambda one: one.changed, reverse=True)
 
 
-def take_over(path: Path, config: Path, project: Path, conversation: str) -> None:
+def copy_conversation(path: Path, config: Path, project: Path, conversation: str) -> None:
     """Copy a conversation from elsewhere to where it is looked for; one that is there already stays as it is."""
-    there = transcript_of(config, project, conversation)
+    there = transcript_path(config, project, conversation)
     if there.exists():
         return
     there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -148,9 +191,9 @@ def _content(path: Path) -> bytes:
 
 
 def _texts(entry: Mapping[str, JsonValue]) -> Iterator[str]:
-    content = below(dict(entry), "message", "content")
+    content = nested(dict(entry), "message", "content")
     for part in content if isinstance(content, list) else ():
-        text = text_below(part, "text") if text_below(part, "type") == "text" else ""
+        text = nested_text(part, "text") if nested_text(part, "type") == "text" else ""
         if text:
             yield text
 

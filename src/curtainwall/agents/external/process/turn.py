@@ -1,6 +1,7 @@
-"""One turn: the message goes into the process, what it says comes out, and however it ends, the log says so."""
+"""One turn: the message goes into the process, its output comes back, silence is limited, and the log records how it ended."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -8,36 +9,51 @@ from typing import Final, assert_never
 
 from pydantic import JsonValue
 
-from curtainwall.agents.external import MOST_WORDS, Does, Failed, Finished, Lost, Named, Said, SaidTooMuch, Spoke, Telling, Used
-from curtainwall.agents.external.process.faults import fault_of
-from curtainwall.agents.external.process.past import Past
-from curtainwall.agents.external.process.running_process import Running
-from curtainwall.agents.external.process.terms import (
+from curtainwall.agents.external import (
+    MOST_WORDS,
+    Activity,
+    ConversationName,
+    ConversationUnknown,
+    LiveText,
+    OwnToolUse,
+    ReportedEnd,
+    ReportedFailure,
+    SaidTooMuch,
+    TextDelta,
+    TurnWatch,
+    WholeText,
+)
+from curtainwall.agents.external.process.conversation import ProcessHistory
+from curtainwall.agents.external.process.launch import (
     EXTENSION,
     HOW_TO_SIGN_IN,
     AgentErred,
     AgentGarbled,
     AgentSilent,
-    Limits,
     LoginNeeded,
+    ProcessLimits,
 )
-from curtainwall.agents.external.process.turn_watch import Watch
+from curtainwall.agents.external.process.running_process import RunningProcess, process_fault
 from curtainwall.agents.external.process.wire import (
-    Answered,
-    Begun,
+    CompactionDone,
+    CompactionFailed,
+    CompactionSummary,
+    ControlReply,
+    ControlRequest,
     LoggedOut,
-    Measured,
+    MeasuredContext,
+    MessageStarted,
     Noise,
-    NotShortened,
-    Shortened,
     Signal,
-    Summed,
-    Wished,
-    interrupt,
-    message,
+    interrupt_line,
+    message_line,
 )
 from curtainwall.model import (
     AgentSpoke,
+    AnyEvent,
+    CallDropped,
+    CallFinished,
+    CallLost,
     Clock,
     ContextMeasured,
     ExtensionNoted,
@@ -51,6 +67,41 @@ from curtainwall.model import (
     WorkTimed,
 )
 
+
+class ProcessTurnWatch(TurnWatch):
+    """Raises `AgentSilent`. While a human is asked or a call runs, silence does not count."""
+
+    def __init__(self, limits: ProcessLimits) -> None:
+        super().__init__(limits.turn)
+        self._silence = limits.silence
+
+    def count(self) -> None:
+        """Count the time since the last look."""
+        super().count()
+        if self.asked:
+            self.heard_at = time.monotonic()
+
+    def take(self, event: AnyEvent) -> None:
+        """Take in what the log says."""
+        super().take(event)
+        if isinstance(event, CallFinished | CallLost | CallDropped):
+            self.heard_at = time.monotonic()
+
+    def next_look(self) -> float | None:
+        """Return the seconds until the time is up or the silence too long."""
+        if self.asked or self.work.permitted:
+            return super().next_look()
+        return max(0.0, min(self.left, self._silence - self._silent_for()))
+
+    async def look(self) -> None:
+        """See that the process still lives."""
+        if self._silent_for() >= self._silence:
+            raise AgentSilent(f"the agent gave no sign of life for {self._silence:g} seconds and was ended; send a message again")
+
+    def _silent_for(self) -> float:
+        return 0.0 if self.asked or self.work.permitted else time.monotonic() - self.heard_at
+
+
 _MOST_NOISE: Final = 20
 _INTERRUPT: Final = "interrupt"
 # Claude Code takes a message that begins like this as a command to itself.
@@ -62,7 +113,7 @@ class ConversationLost(TurnFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
+class ProcessTurnPorts:
     """Whom a turn talks to on our side."""
 
     feed: Feed
@@ -71,15 +122,15 @@ class Ports:
 
 
 @dataclass(slots=True)
-class Turn:
+class ProcessTurn:
     """A turn in a process that lives."""
 
-    ports: Ports
+    ports: ProcessTurnPorts
     at: TurnAt
-    past: Past
-    running: Running
-    telling: Telling
-    limits: Limits
+    past: ProcessHistory
+    running: RunningProcess
+    telling: LiveText
+    limits: ProcessLimits
     mark: str
     must_end: bool = False
     """The process is of no more use."""
@@ -90,14 +141,14 @@ class Turn:
     """A whole message that was shown and is not kept yet: what comes next is kept along with it."""
     _failure: TurnFailed | None = None
     _noise: list[bytes] = field(default_factory=list[bytes])
-    _measured: Measured | None = None
+    _measured: MeasuredContext | None = None
     _is_finished: bool = False
     _is_over: bool = False
-    _watch: Watch = field(init=False)
+    _watch: ProcessTurnWatch = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin to count time."""
-        self._watch = Watch(self.limits)
+        self._watch = ProcessTurnWatch(self.limits)
 
     async def work(self, text: str) -> TurnResult:
         """Tell the agent something and listen until it is done; raise what went wrong."""
@@ -105,7 +156,7 @@ class Turn:
         # The first message of a process has nothing before it that could be mistaken for its answer.
         self._is_taken_up, self.running.has_been_told = not self.running.has_been_told, True
         try:
-            await self.running.send(message(told, self.mark))
+            await self.running.send(message_line(told, self.mark))
             result = await self._listen_or_stop()
             if result is None:
                 return TurnResult(status=TurnStatus.DONE, last=tuple(await self._settled()))
@@ -167,48 +218,48 @@ class Turn:
     def _is_late(self, signal: Signal) -> bool:
         """Tell whether this was said to an earlier message, whose turn nobody waits for any more."""
         match signal:
-            case Begun():
+            case MessageStarted():
                 self._is_taken_up = self._is_taken_up or signal.mark == self.mark
                 return True
-            case Failed(stop=False) | Said() | Spoke() | Does() | LoggedOut() | Finished() | Measured():
+            case ReportedFailure(stop=False) | TextDelta() | WholeText() | Activity() | LoggedOut() | ReportedEnd() | MeasuredContext():
                 return not self._is_taken_up
             case _:
                 return False
 
     async def _take(self, signal: Signal) -> None:
         match signal:
-            case Said():
+            case TextDelta():
                 await self._keep()
                 await self.telling.piece(signal.text)
-            case Spoke():
+            case WholeText():
                 await self._keep()
                 self._whole = signal.text
-            case Does():
+            case Activity():
                 self.telling.does(signal.text)
-            case Used():
+            case OwnToolUse():
                 await self._keep()
                 if uses := self.telling.used(signal):
                     await self._record(*uses)
-            case Named():
-                self._see_name(signal.conversation)
-            case Failed():
+            case ConversationName():
+                self._require_conversation(signal.conversation)
+            case ReportedFailure():
                 self._failure = AgentErred(f"claude: {signal.why[:MOST_WORDS]}")
                 self._is_over = not signal.stop or self._stop()
             case LoggedOut():
                 self._failure = LoginNeeded(f"claude: {signal.why[:MOST_WORDS]}; {HOW_TO_SIGN_IN}")
                 self._is_over = True
-            case Lost():
+            case ConversationUnknown():
                 raise ConversationLost("the agent does not know the conversation")
-            case Finished():
+            case ReportedEnd():
                 self._is_finished = self._is_over = True
-            case Measured():
+            case MeasuredContext():
                 self._measured = signal
-            case Wished():
+            case ControlRequest():
                 await self._keep()
                 await self.running.send(signal.reply)
             case Noise():
-                self._hear_noise(signal.line)
-            case Answered() | Begun() | Shortened() | Summed() | NotShortened():
+                self._take_noise(signal.line)
+            case ControlReply() | MessageStarted() | CompactionDone() | CompactionSummary() | CompactionFailed():
                 pass
             case _:
                 assert_never(signal)
@@ -217,13 +268,13 @@ class Turn:
         self.must_end = True
         return True
 
-    def _see_name(self, conversation: str) -> None:
+    def _require_conversation(self, conversation: str) -> None:
         if conversation != self.running.start.conversation:
             # It began a conversation of its own instead of going on with the one that it was to go on with.
             self.must_end = True
             raise ConversationLost("the agent began another conversation")
 
-    def _hear_noise(self, line: bytes) -> None:
+    def _take_noise(self, line: bytes) -> None:
         self._noise.append(line)
         if len(self._noise) > _MOST_NOISE:
             self.must_end = True
@@ -233,9 +284,11 @@ class Turn:
         """Find out why the process ended before the turn did."""
         self.must_end = True
         code = await self.running.exit_code()
-        if any(isinstance(heard, Lost) for line in self.running.errors for heard in self.running.listener.overhear(line)):
+        if any(
+            isinstance(heard, ConversationUnknown) for line in self.running.errors for heard in self.running.listener.parse_stderr(line)
+        ):
             raise ConversationLost("the agent does not know the conversation")
-        raise fault_of(code, self.running.process.stopped, tuple(self.running.errors), _shown(self._noise))
+        raise process_fault(code, self.running.process.stopped, tuple(self.running.errors), _shown(self._noise))
 
     async def _keep(self) -> None:
         """Keep a whole message that something else followed."""
@@ -297,14 +350,14 @@ class Turn:
 
     async def _interrupt(self) -> None:
         """Have the process end its turn by itself; one that does not is of no more use."""
-        await self.running.send(interrupt(_INTERRUPT))
+        await self.running.send(interrupt_line(_INTERRUPT))
         with suppress(TimeoutError):
             async with asyncio.timeout(self.limits.grace):
                 while (signals := await self.running.hear()) is not None:
                     for signal in signals:
-                        if isinstance(signal, Wished):
+                        if isinstance(signal, ControlRequest):
                             await self.running.send(signal.reply)
-                        if isinstance(signal, Measured):
+                        if isinstance(signal, MeasuredContext):
                             self._measured = signal
                             return
         self.must_end = True

@@ -9,7 +9,17 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.agents.external import SERVER, ClaudeEar, Event, Failed, Heard, Lost, below, read_event, text_below
+from curtainwall.agents.external import (
+    SERVER,
+    AgentReport,
+    ClaudeOutputParser,
+    ConversationUnknown,
+    JsonEvent,
+    ReportedFailure,
+    nested,
+    nested_text,
+    parse_event,
+)
 
 _NAMESPACE: Final = uuid.UUID("6f6cb1c2-54b2-5e0e-9a53-0a3c0d5a6f11").bytes
 _COUNTED: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
@@ -19,7 +29,7 @@ _NO_LOGIN: Final = ("Not logged in", "Invalid API key", "Failed to authenticate"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredContext:
     """What the turn used, and how full the model's context is; a size of 0 is not known."""
 
     used: int
@@ -28,7 +38,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Shortened:
+class CompactionDone:
     """The conversation was replaced by a summary; tokens before and after."""
 
     before: int
@@ -36,35 +46,35 @@ class Shortened:
 
 
 @dataclass(frozen=True, slots=True)
-class Summed:
+class CompactionSummary:
     """The summary that replaced the conversation."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class NotShortened:
+class CompactionFailed:
     """No summary could be made, and the conversation is as it was."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Wished:
+class ControlRequest:
     """The agent wants something of us in the middle of its turn, and waits for this reply."""
 
     reply: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class MessageStarted:
     """The agent took up a message of ours, by its id; what it says from here on answers that one."""
 
     mark: str
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ControlReply:
     """An answer to a control request of ours."""
 
     request: str
@@ -84,97 +94,108 @@ class Noise:
     line: bytes
 
 
-Signal = Heard | Begun | Measured | Shortened | Summed | NotShortened | Wished | Answered | LoggedOut | Noise
+Signal = (
+    AgentReport
+    | MessageStarted
+    | MeasuredContext
+    | CompactionDone
+    | CompactionSummary
+    | CompactionFailed
+    | ControlRequest
+    | ControlReply
+    | LoggedOut
+    | Noise
+)
 
 
-def mark_of(turn: str, text: str) -> str:
+def message_mark(turn: str, text: str) -> str:
     """Return the id under which a message of a turn stands in the transcript, the same however often it is made."""
     digest = hashlib.sha1(_NAMESPACE + f"{turn}\n{text}".encode(), usedforsecurity=False).digest()
     return str(uuid.UUID(bytes=digest[:16], version=5))
 
 
-def message(text: str, mark: str) -> bytes:
+def message_line(text: str, mark: str) -> bytes:
     """Return the line that tells the agent something."""
     return _line({"type": "user", "uuid": mark, "parent_tool_use_id": None, "message": {"role": "user", "content": text}})
 
 
-def interrupt(request: str) -> bytes:
+def interrupt_line(request: str) -> bytes:
     """Return the line that ends a turn and keeps what was said."""
     return _line({"type": "control_request", "request_id": request, "request": {"subtype": "interrupt"}})
 
 
-def ping(request: str) -> bytes:
+def ping_line(request: str) -> bytes:
     """Return a line that is answered, with an error, by a process that lives, and that leaves nothing in the conversation."""
     return _line({"type": "control_request", "request_id": request, "request": {"subtype": "curtainwall_ping"}})
 
 
-class Listener:
+class ClaudeStreamParser:
     """Listens to one process, turn after turn."""
 
     def __init__(self) -> None:
-        self._ear = ClaudeEar()
+        self._ear = ClaudeOutputParser()
         self._used = 0
         self._is_summing = False
 
     def hear(self, line: bytes) -> Sequence[Signal]:
         """Take a line of stdout."""
-        event = read_event(line.decode("utf-8", errors="replace"))
+        event = parse_event(line.decode("utf-8", errors="replace"))
         return (Noise(line[:200]),) if event is None else self._take(event)
 
-    def overhear(self, line: str) -> Sequence[Heard]:
+    def parse_stderr(self, line: str) -> Sequence[AgentReport]:
         """Take a line of stderr."""
-        return (Lost(),) if line.startswith("Failed to resume session") else self._ear.overhear(line)
+        return (ConversationUnknown(),) if line.startswith("Failed to resume session") else self._ear.parse_stderr(line)
 
-    def _take(self, event: Event) -> Sequence[Signal]:
+    def _take(self, event: JsonEvent) -> Sequence[Signal]:
         match event:
             case {"type": "control_request"}:
-                return (Wished(_reply(event)),)
+                return (ControlRequest(_reply(event)),)
             case {"type": "control_response"}:
-                return (Answered(text_below(event.get("response"), "request_id")),)
+                return (ControlReply(nested_text(event.get("response"), "request_id")),)
             case {"type": "system", "subtype": "compact_boundary"}:
                 self._is_summing = True
                 about = event.get("compact_metadata")
-                return (Shortened(_number(below(about, "pre_tokens")), _number(below(about, "post_tokens"))),)
+                return (CompactionDone(_number(nested(about, "pre_tokens")), _number(nested(about, "post_tokens"))),)
             case {"type": "system", "subtype": "status", "compact_result": "failed"}:
                 # It comes to a good end all the same, as where there was nothing to replace.
                 why = event.get("compact_error")
-                return (NotShortened(why if isinstance(why, str) else "no summary could be made"),)
+                return (CompactionFailed(why if isinstance(why, str) else "no summary could be made"),)
             case {"type": "user", "isReplay": True, "uuid": str(mark)} if not self._is_summing:
-                return (Begun(mark),)
+                return (MessageStarted(mark),)
             case {"type": "user"} if self._is_summing:
                 self._is_summing = False
-                return (Summed(text_below(event.get("message"), "content")),)
+                return (CompactionSummary(nested_text(event.get("message"), "content")),)
             case {"type": "assistant", "parent_tool_use_id": None}:
-                self._used = _tokens(below(event.get("message"), "usage")) or self._used
+                self._used = _tokens(nested(event.get("message"), "usage")) or self._used
                 return () if event.get("aborted") else self._ear.take(event)
             case {"type": "result"}:
                 return self._ended(event)
             case _:
                 return self._ear.take(event)
 
-    def _ended(self, event: Event) -> Sequence[Signal]:
+    def _ended(self, event: JsonEvent) -> Sequence[Signal]:
         models = event.get("modelUsage")
-        sizes = [_number(below(each, "contextWindow")) for each in models.values()] if isinstance(models, dict) else []
+        sizes = [_number(nested(each, "contextWindow")) for each in models.values()] if isinstance(models, dict) else []
         usage = event.get("usage")
         told = {name: value for name, value in usage.items() if isinstance(value, int)} if isinstance(usage, dict) else {}
-        measured = Measured(self._used, max(sizes, default=0), {**told, "cost_usd": event.get("total_cost_usd")})
+        measured = MeasuredContext(self._used, max(sizes, default=0), {**told, "cost_usd": event.get("total_cost_usd")})
         return (measured, *(_judged(heard) for heard in self._ear.take(event)))
 
 
-def _judged(heard: Heard) -> Signal:
+def _judged(heard: AgentReport) -> Signal:
     """Tell a failure that has a remedy of its own from others."""
-    if isinstance(heard, Failed) and heard.why.startswith(_NO_LOGIN):
+    if isinstance(heard, ReportedFailure) and heard.why.startswith(_NO_LOGIN):
         return LoggedOut(heard.why)
-    return Lost() if isinstance(heard, Failed) and heard.why.startswith("Failed to resume session") else heard
+    return ConversationUnknown() if isinstance(heard, ReportedFailure) and heard.why.startswith("Failed to resume session") else heard
 
 
-def _reply(event: Event) -> bytes:
+def _reply(event: JsonEvent) -> bytes:
     """Answer what Claude Code asks of whoever started it: the session's tools are the gate's to judge, and there is nothing else."""
     request, wish = event.get("request_id"), event.get("request")
-    if text_below(wish, "subtype") != "can_use_tool":
+    if nested_text(wish, "subtype") != "can_use_tool":
         return _line({"type": "control_response", "response": {"subtype": "error", "request_id": request, "error": "not offered here"}})
-    if text_below(wish, "tool_name").startswith(_OURS):
-        says: dict[str, JsonValue] = {"behavior": "allow", "updatedInput": below(wish, "input")}
+    if nested_text(wish, "tool_name").startswith(_OURS):
+        says: dict[str, JsonValue] = {"behavior": "allow", "updatedInput": nested(wish, "input")}
     else:
         says = {"behavior": "deny", "message": f"only the tools of `{SERVER}` can be used here; each of their calls is judged by rules"}
     return _line({"type": "control_response", "response": {"subtype": "success", "request_id": request, "response": says}})

@@ -12,19 +12,19 @@ _LOOK_SECONDS = 0.5
 """How long a reader who was welcome counts as such: looking with every word would cost more than the words."""
 
 
-def told(event: str, data: str, seq: int | None = None) -> bytes:
+def sse_message(event: str, data: str, seq: int | None = None) -> bytes:
     """Return one message of an event stream; with a number, a reader who was cut off goes on behind it."""
     lines = [f"id: {seq}"] if seq is not None else []
     lines += [f"event: {event}", *(f"data: {line}" for line in data.replace("\r", "").split("\n"))]
     return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
 
 
-def told_json(event: str, data: object) -> bytes:
+def sse_json(event: str, data: object) -> bytes:
     """Return one message that holds a value in place of a piece of the page."""
-    return told(event, json.dumps(data))
+    return sse_message(event, json.dumps(data))
 
 
-class Client:
+class StreamClient:
     """One open stream."""
 
     def __init__(self) -> None:
@@ -70,20 +70,20 @@ class Client:
                 return
 
 
-class Crowd:
+class StreamGroup:
     """The streams that hear the same."""
 
     def __init__(self) -> None:
-        self._clients: set[Client] = set()
+        self._clients: set[StreamClient] = set()
 
     def __len__(self) -> int:
         return len(self._clients)
 
-    def join(self, client: Client) -> None:
+    def join(self, client: StreamClient) -> None:
         """Tell a client everything from here on."""
         self._clients.add(client)
 
-    def part(self, client: Client) -> None:
+    def part(self, client: StreamClient) -> None:
         """Tell a client nothing more."""
         self._clients.discard(client)
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import assert_never
 
-from curtainwall.channels.text.message import Saying
-from curtainwall.channels.text.plain import plain
-from curtainwall.channels.web.house import House
-from curtainwall.channels.web.live.clients import Client, Crowd, told, told_json
+from curtainwall.channels.conversation import StreamedMessage
+from curtainwall.channels.plain import plain
+from curtainwall.channels.web.live.clients import StreamClient, StreamGroup, sse_json, sse_message
+from curtainwall.channels.web.ports import WebPorts
 from curtainwall.channels.web.render.filters import LONGEST_TEXT, draw, draw_all
-from curtainwall.channels.web.render.items import AnyItem, Conversation, Spoke
-from curtainwall.channels.web.render.long_text import cut, is_broken
+from curtainwall.channels.web.render.items import AnyItem, PageConversation, SpeechItem
+from curtainwall.channels.web.render.text import cut, is_broken
 from curtainwall.model import (
     AgentSpoke,
     CurtainwallError,
@@ -48,7 +48,7 @@ RAIL = ("status", "asks", "budget", "labels", "grants", "rules")
 """The parts of a session's side, each drawn and replaced by itself."""
 
 
-def window_at(feed: Feed, session: SessionId, before: int | None = None) -> tuple[Conversation, Sequence[Recorded]]:
+def window_at(feed: Feed, session: SessionId, before: int | None = None) -> tuple[PageConversation, Sequence[Recorded]]:
     """Return an empty page and the entries for it: the last ones of a log, or the last ones before an entry of it.
 
     Of an earlier window some entries behind it come as well, which tell what became of its last calls.
@@ -56,7 +56,7 @@ def window_at(feed: Feed, session: SessionId, before: int | None = None) -> tupl
     stream = session_stream(session)
     end = feed.head(stream) if before is None else min(before - 1, feed.head(stream))
     begin, more = max(end - (WINDOW if before is None else EARLIER), 0), 0 if before is None else EARLIER
-    conversation = Conversation(begin)
+    conversation = PageConversation(begin)
     # Where a session works is told first, and needed by whatever is told of it.
     for first in feed.read(stream, 0, 1) if begin else ():
         conversation.tale.take(first.event)
@@ -66,16 +66,16 @@ def window_at(feed: Feed, session: SessionId, before: int | None = None) -> tupl
 class SessionHub:
     """Follows a session's log for as long as somebody looks. INVARIANT: a joining client is told exactly what it has not seen."""
 
-    def __init__(self, house: House, session: SessionId) -> None:
+    def __init__(self, house: WebPorts, session: SessionId) -> None:
         self._house = house
         self._session = session
         self._stream = session_stream(session)
-        self._crowd = Crowd()
-        self._saying = Saying()
+        self._crowd = StreamGroup()
+        self._streamed = StreamedMessage()
         self._rail: dict[str, str] = {}
         self._has_changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.conversation = Conversation()
+        self.conversation = PageConversation()
         self.last_seen = time.monotonic()
 
     async def start(self) -> None:
@@ -102,11 +102,11 @@ class SessionHub:
         """Tell whether it follows no longer."""
         return not self._tasks or any(task.done() for task in self._tasks)
 
-    async def window(self) -> Conversation:
+    async def window(self) -> PageConversation:
         """Return the end of the log anew, with the items that are no longer kept here."""
         return await asyncio.to_thread(self._read)
 
-    def _read(self) -> Conversation:
+    def _read(self) -> PageConversation:
         conversation, recorded = window_at(self._house.line.feed, self._session)
         for it in recorded:
             conversation.take(it)
@@ -117,36 +117,36 @@ class SessionHub:
         """Tell whether nobody listens."""
         return not len(self._crowd)
 
-    def join(self, client: Client, after: int) -> None:
+    def join(self, client: StreamClient, after: int) -> None:
         """Tell a client what it has not seen, and everything from here on."""
         self.last_seen = time.monotonic()
         is_here = self.conversation.begin <= after <= self.conversation.seq
         missed = self.conversation.changed_after(after) if is_here else None
         if missed is None or len(missed) > _MOST_AT_ONCE:
-            client.tell(told("reload", "much has happened meanwhile"))
+            client.tell(sse_message("reload", "much has happened meanwhile"))
         elif missed:
             client.tell(self._put(*missed))
-        if self._saying.text:
-            client.tell(self._said_so_far())
+        if self._streamed.text:
+            client.tell(self._text_so_far())
         for html in self._rail.values():
-            client.tell(told("put", html))
+            client.tell(sse_message("put", html))
         self._crowd.join(client)
         if not self._rail:
             # The page may have come without it.
             self._has_changed.set()
 
-    def part(self, client: Client) -> None:
+    def part(self, client: StreamClient) -> None:
         """Forget a client that left."""
         self._crowd.part(client)
         self.last_seen = time.monotonic()
 
-    def _said_so_far(self) -> bytes:
-        text = self._saying.text
+    def _text_so_far(self) -> bytes:
+        text = self._streamed.text
         shown = plain(cut(text, LONGEST_TEXT))
-        return told_json("say", {"id": self.conversation.saying, "to": len(text), "text": shown})
+        return sse_json("say", {"id": self.conversation.saying, "to": len(text), "text": shown})
 
     def _put(self, *items: AnyItem) -> bytes:
-        return told(
+        return sse_message(
             "put", draw_all("item.html", items, csrf="", session=self._session, load=self._house.records.load), self.conversation.seq
         )
 
@@ -161,11 +161,11 @@ class SessionHub:
     def _take_words(self, event: SpeechEvent | ModelEvent | TurnEvent) -> None:
         match event:
             case TextStreamed():
-                self._saying.logged(event.text)
+                self._streamed.logged(event.text)
             case AgentSpoke():
-                self._saying.spoke(event.text)
+                self._streamed.spoke(event.text)
             case ModelFailed() | TurnEnded():
-                self._saying.broke_off()
+                self._streamed.broke_off()
             case ModelRequested() | ModelResponded() | TurnStarted() | TurnResumed() | InterruptAsked():
                 pass
             case _:
@@ -175,16 +175,16 @@ class SessionHub:
         async for recorded in self._house.line.feed.follow(self._stream, self.conversation.seq):
             item = self._take(recorded)
             if isinstance(recorded.event, TurnEnded | ModelResponded):
-                self._crowd.tell(told_json("doing", {"text": ""}))
+                self._crowd.tell(sse_json("doing", {"text": ""}))
             if not isinstance(recorded.event, TextStreamed):
                 self._has_changed.set()
             if not len(self._crowd):
                 continue
             if item is None:
                 # The cursor goes on, so that whoever comes back is not told of old things.
-                self._crowd.tell(told("seen", "", recorded.seq))
-            elif isinstance(item, Spoke) and not item.is_whole:
-                self._crowd.tell(self._said_so_far())
+                self._crowd.tell(sse_message("seen", "", recorded.seq))
+            elif isinstance(item, SpeechItem) and not item.is_whole:
+                self._crowd.tell(self._text_so_far())
             else:
                 self._crowd.tell(self._put(item))
 
@@ -192,15 +192,15 @@ class SessionHub:
         async with self._house.line.listening.listen(self._session) as heard:
             async for live in heard:
                 if live.kind != "text":
-                    self._crowd.tell(told_json("doing", {"text": plain(live.text)[:200]}))
+                    self._crowd.tell(sse_json("doing", {"text": plain(live.text)[:200]}))
                     continue
-                before = len(self._saying.text)
-                self._saying.heard(live.text)
-                text = self._saying.text
+                before = len(self._streamed.text)
+                self._streamed.heard(live.text)
+                text = self._streamed.text
                 # A page holds so much and no more, and no word without an end; the log tells the rest once it is whole.
                 if before < len(text) <= LONGEST_TEXT and is_broken(text):
                     piece = {"id": self.conversation.saying, "at": before, "to": len(text), "text": plain(text[before:])}
-                    self._crowd.tell(told_json("say", piece))
+                    self._crowd.tell(sse_json("say", piece))
 
     async def _keep_rail(self) -> None:
         while True:
@@ -221,4 +221,4 @@ class SessionHub:
             html = draw(f"rail/{name}.html", view=view, csrf="")
             if self._rail.get(name) != html:
                 self._rail[name] = html
-                self._crowd.tell(told("put", html))
+                self._crowd.tell(sse_message("put", html))

@@ -11,12 +11,12 @@ from starlette.routing import Route
 from curtainwall.channels.asks.answers import Key
 from curtainwall.channels.asks.board import Card
 from curtainwall.channels.asks.cards import call_in_words
+from curtainwall.channels.plain import plain_line
 from curtainwall.channels.slash import WORDS, nearest
-from curtainwall.channels.text.plain import plain_line
 from curtainwall.channels.web.forms import choice, number
-from curtainwall.channels.web.house import Wish
 from curtainwall.channels.web.pages.sessions import new_page
 from curtainwall.channels.web.pages.site import Site, form_of, status_of, who
+from curtainwall.channels.web.ports import NewSession
 from curtainwall.model import (
     AnyCommand,
     ApprovalId,
@@ -57,7 +57,7 @@ def _slash_word(name: str) -> str | None:
     return name.casefold() if name.casefold() in WORDS else nearest(name, _ALIKE) if "/" not in name else None
 
 
-class Acting:
+class ActionRoutes:
     """The forms of the inbox, of sessions and of grants."""
 
     def __init__(self, site: Site) -> None:
@@ -129,7 +129,7 @@ class Acting:
         try:
             mode = choice(Mode, form.get("mode", Mode.DEFAULT), "mode")
             model, workspace, agent = (form.get(key, "").strip() for key in ("model", "workspace", "agent"))
-            wish = Wish(_name(form.get("name", "")), model, workspace, mode, agent)
+            wish = NewSession(_name(form.get("name", "")), model, workspace, mode, agent)
             opened = await self._site.house.beginnings.begin(wish, who(request))
         except CurtainwallError as error:
             # Whoever wrote a long task does not write it again.

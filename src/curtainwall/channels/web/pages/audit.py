@@ -16,7 +16,16 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from curtainwall.channels.web.pages.site import Site
-from curtainwall.channels.web.pages.timeline import KINDS, LATEST, Cursor, Told, Wanted, backwards, piece_of, read_cursor
+from curtainwall.channels.web.pages.timeline import (
+    KINDS,
+    LATEST,
+    AuditLine,
+    Cursor,
+    TimelineQuery,
+    newest_first,
+    read_cursor,
+    timeline_page,
+)
 
 _DAYS = 7
 _DAY = 86_400_000
@@ -52,7 +61,7 @@ _HIDDEN = ("seq", "at", "type", "prev", "hash", "digest", "permit", "shown")
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class AuditFilter:
     """What the form on the page says."""
 
     session: str = ""
@@ -65,16 +74,16 @@ class Filter:
         """Return the same as part of an address."""
         return urlencode({"session": self.session, "kind": self.kind, "q": self.text, "days": self.days})
 
-    def wanted(self, now: int) -> Wanted:
+    def wanted(self, now: int) -> TimelineQuery:
         """Return the lines that it is about."""
-        return Wanted(now - self.days * _DAY, self.session, self.kind, self.text)
+        return TimelineQuery(now - self.days * _DAY, self.session, self.kind, self.text)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class AuditItem:
     """A line as the page has it; `tool` is the one that its call is of, where the page knows that."""
 
-    told: Told
+    told: AuditLine
     tool: str = ""
 
     @property
@@ -123,7 +132,7 @@ class Shown:
         return [_fact(name.replace("_", " "), value) for name, value in sorted(told.items(), key=lambda it: _ORDER.get(it[0], 5))]
 
 
-class Auditing:
+class AuditPages:
     """The timeline and its exports."""
 
     def __init__(self, site: Site) -> None:
@@ -141,7 +150,7 @@ class Auditing:
     async def _page(self, request: Request) -> Response:
         told, behind = _filter(request), read_cursor(request.query_params.get("before", ""))
         # Files are read, perhaps many; nobody else should wait for that.
-        piece = await run_in_threadpool(piece_of, self._site.house, told.wanted(self._now()), behind)
+        piece = await run_in_threadpool(timeline_page, self._site.house, told.wanted(self._now()), behind)
         return self._site.page(
             request,
             "audit.html",
@@ -160,18 +169,18 @@ class Auditing:
         rows = (_row(tuple(_cells(it))) for it in self._everything(request))
         return _file(chain((_row(_CSV),), rows), "text/csv", "audit.csv")
 
-    def _everything(self, request: Request) -> Iterator[Told]:
+    def _everything(self, request: Request) -> Iterator[AuditLine]:
         wanted = _filter(request).wanted(self._now())
-        return (it for it in backwards(self._site.house, wanted) if wanted.fits(it))
+        return (it for it in newest_first(self._site.house, wanted) if wanted.fits(it))
 
     def _now(self) -> int:
         return self._site.house.line.clock.now()
 
 
-def _filter(request: Request) -> Filter:
+def _filter(request: Request) -> AuditFilter:
     told = request.query_params
     days, session = told.get("days", ""), told.get("session", "")[:40]
-    return Filter(
+    return AuditFilter(
         session=session if session.isascii() and session.isalnum() else "",
         kind=told.get("kind", "") if told.get("kind", "") in KINDS else "",
         text=told.get("q", "")[:_LONGEST].strip(),
@@ -179,17 +188,17 @@ def _filter(request: Request) -> Filter:
     )
 
 
-def _shown(lines: Sequence[Told]) -> Iterator[Shown]:
+def _shown(lines: Sequence[AuditLine]) -> Iterator[AuditItem]:
     """Go through the lines; those that name a call by its number alone are told with what was called."""
     tools = {(it.session, it.line["call"]): str(it.line["tool"]) for it in lines if "call" in it.line and "tool" in it.line}
-    return (Shown(it, tools.get((it.session, it.line.get("call")), "")) for it in lines)
+    return (AuditItem(it, tools.get((it.session, it.line.get("call")), "")) for it in lines)
 
 
-def _by_day(lines: Iterator[Shown]) -> Sequence[tuple[str, Sequence[Shown]]]:
+def _by_day(lines: Iterator[AuditItem]) -> Sequence[tuple[str, Sequence[AuditItem]]]:
     return [(day, tuple(those)) for day, those in groupby(lines, lambda it: it.day)]
 
 
-def _address(told: Filter, behind: Cursor | None) -> str:
+def _address(told: AuditFilter, behind: Cursor | None) -> str:
     if behind is None:
         return ""
     return f"/audit?{told.query}" if behind == LATEST else f"/audit?{told.query}&{urlencode({'before': str(behind)})}"
@@ -202,7 +211,7 @@ def _local(at: str) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-def _cells(told: Told) -> Iterator[str]:
+def _cells(told: AuditLine) -> Iterator[str]:
     line, used = told.line, {"seq", "at", "type", "tool", "call", "approval", "because", "by", "hash"}
     rest = {name: value for name, value in line.items() if name not in used}
     first: Sequence[JsonValue] = (line.get("at"), told.session, told.name, line.get("seq"), line.get("type"))

@@ -8,16 +8,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from curtainwall.channels.text.plain import plain_line
-from curtainwall.channels.web.house import Pairing
+from curtainwall.channels.plain import plain_line
 from curtainwall.channels.web.pages.site import Site, who
+from curtainwall.channels.web.ports import TeamPairs
 from curtainwall.model import ApprovalQuery, SessionId
-from curtainwall.teams.figures import PairFigures, Shortage
+from curtainwall.teams.pairs import PairFigures, Shortage
 
 _SHOWN_FIRINGS = 100
 
 
-class Planning:
+class PlanPages:
     """Jobs and teams."""
 
     def __init__(self, site: Site) -> None:
@@ -64,7 +64,7 @@ class _Waits:
     asked: tuple[SessionId, ...]
 
 
-def _waits(pairing: Pairing, pairs: Sequence[PairFigures], asking: Collection[SessionId]) -> dict[SessionId, _Waits]:
+def _waits(pairing: TeamPairs, pairs: Sequence[PairFigures], asking: Collection[SessionId]) -> dict[SessionId, _Waits]:
     found: dict[SessionId, _Waits] = {}
     for it in pairs:
         chain = pairing.chain(it.pair) if it.open else None

@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from curtainwall.channels.web.house import House, Trial
 from curtainwall.channels.web.pages.site import Site, is_piece
-from curtainwall.model import ApprovalQuery, CommandRefused, Mode, RuleStanding, SessionId
+from curtainwall.channels.web.ports import CallTrial, WebPorts
+from curtainwall.model import ApprovalQuery, CommandRefused, Mode, RuleStatus, SessionId
 
 _ASKS_READ = 2_000
 _LONGEST_CALL = 100_000
@@ -24,7 +24,7 @@ KINDS = {
 """The kinds of rules in the order of the page, each with what it means."""
 
 
-def standings(house: House, session: SessionId | None) -> Sequence[RuleStanding]:
+def rule_standings(house: WebPorts, session: SessionId | None) -> Sequence[RuleStatus]:
     """Return every rule as it stands in a session, or in general with how often it asked anywhere."""
     if session is not None:
         return house.line.explaining.rules(session)
@@ -36,12 +36,12 @@ def standings(house: House, session: SessionId | None) -> Sequence[RuleStanding]
     return [it.model_copy(update={"asked": counted[it.rule]}) for it in house.judging.rules()]
 
 
-def _by_kind(rules: Sequence[RuleStanding]) -> Sequence[tuple[str, str, Sequence[RuleStanding]]]:
+def _by_kind(rules: Sequence[RuleStatus]) -> Sequence[tuple[str, str, Sequence[RuleStatus]]]:
     groups = ((kind, words, [it for it in rules if it.kind == kind]) for kind, words in KINDS.items())
     return [group for group in groups if group[2]]
 
 
-class Ruling:
+class RulePages:
     """The rules, and trials of calls."""
 
     def __init__(self, site: Site) -> None:
@@ -64,7 +64,7 @@ class Ruling:
         return self._site.page(
             request,
             "rules.html",
-            groups=_by_kind(standings(house, session)),
+            groups=_by_kind(rule_standings(house, session)),
             warnings=house.judging.warnings(),
             tools=house.judging.tools(),
             session=house.line.desk.view(session) if session else None,
@@ -78,7 +78,7 @@ class Ruling:
         if sum(map(len, told.values())) > _LONGEST_CALL:
             raise CommandRefused(f"a call to try has {_LONGEST_CALL:,} characters at most")
         mode = told.get("mode", Mode.DEFAULT)
-        trial = Trial(
+        trial = CallTrial(
             tool=told.get("tool", "").strip(),
             arguments=told.get("arguments", "").strip() or "{}",
             project=told.get("project", "").strip(),

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from curtainwall.channels.asks.board import Card
 from curtainwall.channels.slash import why_lines
-from curtainwall.channels.web.live.house_hub import MOST_CARDS, more_of
+from curtainwall.channels.web.live.hubs import MOST_CARDS, more_of
 from curtainwall.channels.web.live.session_hub import MOST_ITEMS, RAIL, window_at
 from curtainwall.channels.web.pages.site import Site, form_of, is_piece
 from curtainwall.model import (
@@ -45,7 +45,7 @@ _LONG = 10_000
 _PATIENCE = 0.25
 
 
-class Looking:
+class SessionPages:
     """What people look at most."""
 
     def __init__(self, site: Site) -> None:

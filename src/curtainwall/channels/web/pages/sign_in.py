@@ -18,7 +18,7 @@ Tokens = Callable[[], Mapping[str, str]]
 """Gives the standing tokens by the people they belong to, read anew each time."""
 
 
-class Tries:
+class FailedSignIns:
     """Counts sign-ins that failed, of everybody together: whoever guesses from many places is no better off."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -37,10 +37,10 @@ class Tries:
         self._failed.append(self._now())
 
 
-class Entering:
+class SignInPages:
     """The sign-in page and what its forms do."""
 
-    def __init__(self, site: Site, tokens: Tokens, tries: Tries) -> None:
+    def __init__(self, site: Site, tokens: Tokens, tries: FailedSignIns) -> None:
         self._site = site
         self._tokens = tokens
         self._tries = tries

@@ -9,9 +9,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from curtainwall.channels.web.guard import Doors, Visitor, cookies_of
-from curtainwall.channels.web.house import House
+from curtainwall.channels.web.guard import Visitor, WebAccess, cookies_of
 from curtainwall.channels.web.live.hubs import Hubs
+from curtainwall.channels.web.ports import WebPorts
 from curtainwall.channels.web.render.filters import draw
 from curtainwall.channels.web.sign_ins import SignIns
 from curtainwall.model import (
@@ -48,9 +48,9 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class Site:
     """What the pages share."""
 
-    house: House
+    house: WebPorts
     hubs: Hubs
-    doors: Doors
+    doors: WebAccess
     sign_ins: SignIns
     _words: OrderedDict[str, str] = field(default_factory=OrderedDict[str, str])
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from curtainwall.channels.web.house import House
+from curtainwall.channels.web.ports import WebPorts
 from curtainwall.model import Millis, SessionId, SessionQuery, SessionRow
 
 KINDS: Mapping[str, tuple[str, ...]] = {
@@ -52,7 +52,7 @@ def read_cursor(told: str) -> Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TimelineQuery:
     """Which lines are wanted: of one session, of a kind, with a text in them, since a time."""
 
     since: Millis
@@ -60,7 +60,7 @@ class Wanted:
     kind: str = ""
     text: str = ""
 
-    def fits(self, told: "Told") -> bool:
+    def fits(self, told: "AuditLine") -> bool:
         """Tell whether a line is among them."""
         if self.kind and told.kind not in KINDS[self.kind]:
             return False
@@ -68,7 +68,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AuditLine:
     """A line of some session's audit."""
 
     session: SessionId
@@ -88,25 +88,25 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TimelinePage:
     """Lines that fit, and the place behind which to go on, None at the end."""
 
-    lines: tuple[Told, ...]
+    lines: tuple[AuditLine, ...]
     older: Cursor | None
 
 
-def piece_of(house: House, wanted: Wanted, behind: Cursor) -> Piece:
+def timeline_page(house: WebPorts, wanted: TimelineQuery, behind: Cursor) -> TimelinePage:
     """Return what a page shows; where little fits, it ends before everything was looked at."""
-    found: list[Told] = []
-    for looked_at, told in enumerate(backwards(house, wanted, behind), start=1):
+    found: list[AuditLine] = []
+    for looked_at, told in enumerate(newest_first(house, wanted, behind), start=1):
         if wanted.fits(told):
             found.append(told)
         if len(found) == _SHOWN or looked_at == _LOOKED_AT:
-            return Piece(tuple(found), told.place)
-    return Piece(tuple(found), None)
+            return TimelinePage(tuple(found), told.place)
+    return TimelinePage(tuple(found), None)
 
 
-def backwards(house: House, wanted: Wanted, behind: Cursor = LATEST) -> Iterator[Told]:
+def newest_first(house: WebPorts, wanted: TimelineQuery, behind: Cursor = LATEST) -> Iterator[AuditLine]:
     """Go back through the lines of all sessions, whether they fit or not, down to where they are too old."""
     query = SessionQuery(prefix=wanted.session or None, since=wanted.since, limit=_EVERY_SESSION)
     rows = deque(sorted(house.index.sessions(query), key=lambda row: row.changed, reverse=True))
@@ -128,27 +128,27 @@ def backwards(house: House, wanted: Wanted, behind: Cursor = LATEST) -> Iterator
 class _Head:
     """The newest line of a session that was not taken yet."""
 
-    told: Told
-    rest: Iterator[Told]
+    told: AuditLine
+    rest: Iterator[AuditLine]
 
     def __lt__(self, other: "_Head") -> bool:
         return self.told.place > other.told.place
 
 
-def _go_on(heads: list[_Head], rest: Iterator[Told]) -> None:
+def _go_on(heads: list[_Head], rest: Iterator[AuditLine]) -> None:
     told = next(rest, None)
     if told is not None:
         heapq.heappush(heads, _Head(told, rest))
 
 
-def _lines(house: House, row: SessionRow, behind: Cursor) -> Iterator[Told]:
+def _lines(house: WebPorts, row: SessionRow, behind: Cursor) -> Iterator[AuditLine]:
     place = LATEST
     for line in house.records.audit(row.session, behind.at):
         at, seq = line.get("at"), line.get("seq")
         # A clock that was set back, or a line that nobody can read, stands where its neighbour stands.
         place = Cursor(min(place.at, at if isinstance(at, str) else place.at), row.session, seq if isinstance(seq, int) else place.seq)
         if place < behind:
-            yield Told(row.session, row.name, line, place)
+            yield AuditLine(row.session, row.name, line, place)
 
 
 def _moment(at: Millis) -> str:

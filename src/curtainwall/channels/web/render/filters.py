@@ -12,12 +12,11 @@ from pydantic import JsonValue
 
 from curtainwall.channels.asks.cards import call_in_words
 from curtainwall.channels.cron import STOPPED
+from curtainwall.channels.plain import plain, plain_line, short
 from curtainwall.channels.slash.lines import MODES, duration, limit_words, used_words
-from curtainwall.channels.text.plain import plain, plain_line, short
-from curtainwall.channels.web.render.asked import asked
+from curtainwall.channels.web.render.ask_view import ask_view
 from curtainwall.channels.web.render.items import scopes_for
-from curtainwall.channels.web.render.long_text import cut
-from curtainwall.channels.web.render.markdown import as_html
+from curtainwall.channels.web.render.text import as_html, cut
 from curtainwall.model import (
     BudgetFigure,
     Millis,
@@ -115,7 +114,7 @@ def templates() -> Environment:
             "clock": clock,
             "as_text": as_text,
             "in_order": in_order,
-            "asked": asked,
+            "asked": ask_view,
             "words": call_in_words,
             "limit": limit_words,
             "used": used_words,

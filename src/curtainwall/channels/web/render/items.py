@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, assert_never
 
 from pydantic import JsonValue
 
-from curtainwall.channels.asks.event_lines import ON_PAGES, Tone, tell, tell_change
+from curtainwall.channels.asks.event_lines import ON_PAGES, Tone, describe_change, describe_event
 from curtainwall.model import (
     SYSTEM,
     TRUST_SKILL,
@@ -55,7 +55,7 @@ from curtainwall.model import (
     Verdict,
 )
 from curtainwall.model.tools import FOLLOW_INSTRUCTIONS
-from curtainwall.operations.tale import Tale
+from curtainwall.operations.activity import SessionActivity
 from curtainwall.session.open_work import OpenApproval, pending_ask
 
 Standing = Literal["requested", "asked", "running", "done", "failed", "denied", "lost", "dropped"]
@@ -84,7 +84,7 @@ class Item:
 
 
 @dataclass(slots=True)
-class Said(Item):
+class MessageItem(Item):
     """What a person or a system said to the agent."""
 
     kind: ClassVar[str] = "said"
@@ -104,7 +104,7 @@ class Said(Item):
 
 
 @dataclass(slots=True)
-class Spoke(Item):
+class SpeechItem(Item):
     """What the agent said, or is saying."""
 
     kind: ClassVar[str] = "spoke"
@@ -124,7 +124,7 @@ class Spoke(Item):
 
 
 @dataclass(slots=True)
-class Note(Item):
+class NoteItem(Item):
     """Something that happened, in a line; `session` is another one that it is about."""
 
     kind: ClassVar[str] = "note"
@@ -148,7 +148,7 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Call(Item):
+class CallItem(Item):
     """What the agent wanted from outside, and what became of it."""
 
     kind: ClassVar[str] = "call"
@@ -177,7 +177,7 @@ class Call(Item):
         )
 
 
-AnyItem = Said | Spoke | Note | Call
+AnyItem = MessageItem | SpeechItem | NoteItem | CallItem
 
 _OWN_PLACE = CallEvent | ApprovalEvent | GrantGiven
 """What is told at the call that it is about."""
@@ -198,7 +198,7 @@ def scopes_for(subject: Subject) -> tuple[GrantScope, ...]:
 
 
 @dataclass(slots=True)
-class Conversation:
+class PageConversation:
     """The page so far, from some entry of the log on. Feeding it the same events always makes the same items under the same names.
 
     Where older ones are shed, those that an event may still change stay.
@@ -210,7 +210,7 @@ class Conversation:
     seq: int = field(init=False)
     left_out: int = 0
     """How many items were shed."""
-    tale: Tale = field(default_factory=Tale)
+    tale: SessionActivity = field(default_factory=SessionActivity)
     # Where the message before ended, so that a name does not depend on where the page begins.
     _spoken: int = field(init=False)
     _calls: dict[CallId, str] = field(default_factory=dict[CallId, str])
@@ -274,17 +274,17 @@ class Conversation:
             case MessageAccepted():
                 # What is put beside the conversation goes to the agent with its next request, and no turn takes it.
                 standing = "queued" if event.role == "human" else "taken"
-                return self._put(Said(f"said-{event.message}", event.at, 0, str(event.by), event.text, standing))
+                return self._put(MessageItem(f"said-{event.message}", event.at, 0, str(event.by), event.text, standing))
             case MessageWithdrawn():
                 said = self.items.get(f"said-{event.message}")
-                if isinstance(said, Said):
+                if isinstance(said, MessageItem):
                     said.standing = "withdrawn"
                 return said
             case TurnStarted():
                 taken: AnyItem | None = None
                 for message in event.messages:
                     taken = self.items.get(f"said-{message}")
-                    if isinstance(taken, Said):
+                    if isinstance(taken, MessageItem):
                         taken.standing, taken.changed = "taken", self.seq
                 return taken
             case TextStreamed():
@@ -305,11 +305,11 @@ class Conversation:
             case _:
                 assert_never(event)
 
-    def _spoke(self, at: Millis) -> Spoke:
+    def _spoke(self, at: Millis) -> SpeechItem:
         found = self.items.get(self.saying)
-        if isinstance(found, Spoke):
+        if isinstance(found, SpeechItem):
             return found
-        made = Spoke(self.saying, at, 0, "")
+        made = SpeechItem(self.saying, at, 0, "")
         self._put(made)
         return made
 
@@ -324,7 +324,7 @@ class Conversation:
             case CallRequested():
                 key = f"call-{event.call}"
                 self._calls[event.call] = key
-                return self._put(Call(key, event.at, 0, event.call, event.subject))
+                return self._put(CallItem(key, event.at, 0, event.call, event.subject))
             case CallPermitted():
                 new = tuple(source for source in event.labels if source.label not in self.tale.labels)
                 return self._call_at(event.call, "running", verdict=event.verdict, answered_by=event.answered_by, labels=new)
@@ -354,7 +354,7 @@ class Conversation:
 
     def _call_at(self, call: CallId, standing: Standing, **told: object) -> AnyItem | None:
         item = self.items.get(self._calls.get(call, ""))
-        if not isinstance(item, Call):
+        if not isinstance(item, CallItem):
             return None
         item.standing = standing
         for name, value in told.items():
@@ -363,14 +363,14 @@ class Conversation:
 
     def _asked(self, event: ApprovalAsked) -> AnyItem | None:
         item = self._call_at(event.call, "asked")
-        if isinstance(item, Call):
+        if isinstance(item, CallItem):
             item.ask = Ask(pending_ask(OpenApproval(event, (event.call,)), item.subject))
             self._asks[event.approval] = item.key
         return item
 
     def _settled(self, approval: ApprovalId, words: str, *, granted: bool = False) -> AnyItem | None:
         item = self.items.get(self._asks.get(approval, ""))
-        if isinstance(item, Call) and item.ask is not None and item.ask.pending.approval == approval:
+        if isinstance(item, CallItem) and item.ask is not None and item.ask.pending.approval == approval:
             item.ask.settled, item.ask.granted = words, granted
             return item
         return None
@@ -379,9 +379,9 @@ class Conversation:
         key = f"note-{self.seq}"
         if isinstance(event, HistoryInherited):
             words = "goes on from what was said in" if event.how == "fork" else "a fresh start in the workspace of"
-            return self._put(Note(key, event.at, 0, "dim", words, event.parent))
-        told = tell(event, self.tale, ON_PAGES) or tell_change(event, _NOBODY)
-        return None if told is None or not told.text else self._put(Note(key, event.at, 0, told.tone, told.text))
+            return self._put(NoteItem(key, event.at, 0, "dim", words, event.parent))
+        told = describe_event(event, self.tale, ON_PAGES) or describe_change(event, _NOBODY)
+        return None if told is None or not told.text else self._put(NoteItem(key, event.at, 0, told.tone, told.text))
 
 
 def _characters(value: JsonValue) -> int:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from curtainwall.agents.builtin.models import Price
-from curtainwall.agents.builtin.models.cost import Counts, Sizes, usage_of
+from curtainwall.agents.builtin.models.usage import Counts, Sizes, usage_of
 from curtainwall.model import Basis, Usage
 from tests.support.covers import covers
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pydantic_monty import AsyncMonty
 
+from curtainwall.agents.builtin.checkers import as_function
+from curtainwall.agents.builtin.language_model import AgentMessage, Program, ProgramOutcome, Prompt, UserMessage
 from curtainwall.agents.builtin.models.demo import DemoModel
 from curtainwall.agents.builtin.models.demo.instructions import understand
 from curtainwall.agents.builtin.models.demo.programs import program_of
 from curtainwall.agents.builtin.models.demo.steps import HELPERS, Step
-from curtainwall.agents.builtin.talk import AgentSaid, HumanSaid, Program, ProgramEnded, Prompt
-from curtainwall.agents.builtin.type_check import as_function
 from curtainwall.model import Basis
 from tests.support.covers import covers
 from tests.support.stand_in import SURFACE, Conversation, whole
@@ -219,7 +219,7 @@ def test_of_several_messages_at_once_one_that_it_cannot_follow_keeps_no_other_fr
     answer = talk.says("write 'x' to new.txt", "sing me a song", "read it", "thanks!")
     assert talk.file("new.txt") == "x"
     assert answer.index("I wrote `new.txt`") < answer.index("I read `new.txt`")
-    said = [item.text for item in talk.items if isinstance(item, AgentSaid)]
+    said = [item.text for item in talk.items if isinstance(item, AgentMessage)]
     assert "cannot follow “sing me a song”" in said[0]
     assert "You are welcome." in said[0]
 
@@ -242,11 +242,11 @@ def test_long_results_are_cut_and_say_so(talk: Conversation) -> None:
 
 
 def test_a_result_that_was_shortened_on_its_way_is_still_read(talk: Conversation) -> None:
-    talk.items += [HumanSaid(text="read a.txt, b.txt and c.txt")]
+    talk.items += [UserMessage(text="read a.txt, b.txt and c.txt")]
     reply = asyncio.run(whole(DemoModel(), Prompt("s", tuple(talk.items))))
     first = '{"step": 1, "deed": "read `a.txt`", "cut": 0, "said": "all of a"}'
     torn = '{"step": 2, "deed": "read `b.txt`", "cut": 0, "said": "begun\\nand […cut…]\nrest'
-    ended = ProgramEnded(id=reply.said.programs[0].id, text=f"{first}\n{torn}")
+    ended = ProgramOutcome(id=reply.said.programs[0].id, text=f"{first}\n{torn}")
     answer = asyncio.run(whole(DemoModel(), Prompt("s", (*talk.items, reply.said, ended)))).said.text
     assert "all of a" in answer
     assert "begun\nand" in answer
@@ -254,14 +254,18 @@ def test_a_result_that_was_shortened_on_its_way_is_still_read(talk: Conversation
 
 
 def test_a_program_that_did_not_run_is_told_as_it_was(talk: Conversation) -> None:
-    said = AgentSaid(text="", programs=(Program(id="p", code="await step(1, 'x', lambda: f())"),))
-    prompt = Prompt("s", (HumanSaid(text="read a.txt"), said, ProgramEnded(id="p", text="the program ran for too long")))
+    said = AgentMessage(text="", programs=(Program(id="p", code="await step(1, 'x', lambda: f())"),))
+    prompt = Prompt("s", (UserMessage(text="read a.txt"), said, ProgramOutcome(id="p", text="the program ran for too long")))
     assert "ran for too long" in asyncio.run(whole(DemoModel(), prompt)).said.text
 
 
 @covers("models.a-summary-without-a-model")
 def test_asked_for_a_summary_it_gives_a_plain_account_and_no_program() -> None:
-    items = (HumanSaid(text="read notes.txt"), AgentSaid(text="it says milk"), HumanSaid(text="Summarise what was said, and run nothing."))
+    items = (
+        UserMessage(text="read notes.txt"),
+        AgentMessage(text="it says milk"),
+        UserMessage(text="Summarise what was said, and run nothing."),
+    )
     said = asyncio.run(whole(DemoModel(), Prompt("s", items, 1, may_run=False))).said
     assert "read notes.txt" in said.text
     assert "it says milk" in said.text
@@ -269,7 +273,7 @@ def test_asked_for_a_summary_it_gives_a_plain_account_and_no_program() -> None:
 
 
 def test_its_usage_is_an_estimate_that_costs_nothing() -> None:
-    usage = asyncio.run(whole(DemoModel(), Prompt("x" * 400, (HumanSaid(text="hello"),)))).usage
+    usage = asyncio.run(whole(DemoModel(), Prompt("x" * 400, (UserMessage(text="hello"),)))).usage
     assert usage.input_tokens == 102
     assert (usage.tokens_basis, usage.dollars_basis, usage.dollars) == (Basis.ESTIMATED, Basis.MEASURED, 0.0)
 

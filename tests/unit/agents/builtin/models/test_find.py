@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.builtin.models import Endpoint, ModelSettings, default_model, find_model, keys_in
-from curtainwall.agents.builtin.models.sizes import context_size_of
+from curtainwall.agents.builtin.models import ModelEndpoint, ModelSettings, default_model, find_model, keys_in
+from curtainwall.agents.builtin.models.settings import context_size_of
 from curtainwall.model import NotFound
 from tests.support.covers import covers
 
 KEY = "sk-ant-secret-0123456789"
-LOCAL = {"local": Endpoint("http://127.0.0.1:11434/v1", "llama3"), "bare": Endpoint("http://127.0.0.1:8000/v1")}
+LOCAL = {"local": ModelEndpoint("http://127.0.0.1:11434/v1", "llama3"), "bare": ModelEndpoint("http://127.0.0.1:8000/v1")}
 
 
 @covers("models.default-by-key")

@@ -15,15 +15,15 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from curtainwall.agents.builtin.models.messages import Conversations, kept_of, with_sound_calls
-from curtainwall.agents.builtin.talk import AgentSaid, HumanSaid, Item, Program, ProgramEnded
+from curtainwall.agents.builtin.language_model import AgentMessage, ConversationItem, Program, ProgramOutcome, UserMessage
+from curtainwall.agents.builtin.models.messages import MessageConverter, dump_reply, with_valid_calls
 from tests.support.covers import covers
 
 
-def shape(items: tuple[Item, ...]) -> list[list[str]]:
+def shape(items: tuple[ConversationItem, ...]) -> list[list[str]]:
     """Return the messages, each as its parts in short."""
     found: list[list[str]] = []
-    for message in Conversations().messages_of(items):
+    for message in MessageConverter().messages_of(items):
         parts: list[str] = []
         for part in message.parts:
             match part:
@@ -41,34 +41,40 @@ def shape(items: tuple[Item, ...]) -> list[list[str]]:
     return found
 
 
-RAN_TWO = AgentSaid(text="look", programs=(Program(id="a", code="1"), Program(id="b", code="2")))
+RAN_TWO = AgentMessage(text="look", programs=(Program(id="a", code="1"), Program(id="b", code="2")))
 
 
 def test_results_come_before_words_and_belong_to_their_programs() -> None:
-    items = (HumanSaid(text="hi"), RAN_TWO, HumanSaid(text="wait"), ProgramEnded(id="b", text="two"), ProgramEnded(id="a", text="one"))
+    items = (
+        UserMessage(text="hi"),
+        RAN_TWO,
+        UserMessage(text="wait"),
+        ProgramOutcome(id="b", text="two"),
+        ProgramOutcome(id="a", text="one"),
+    )
     assert shape(items) == [["user hi"], ["text look", "call a", "call b"], ["return a one", "return b two", "user wait"]]
 
 
 def test_a_prompt_may_end_in_several_messages() -> None:
-    assert shape((HumanSaid(text="one"), HumanSaid(text="two"))) == [["user one", "user two"]]
+    assert shape((UserMessage(text="one"), UserMessage(text="two"))) == [["user one", "user two"]]
 
 
 @covers("models.every-call-has-its-result")
 def test_a_program_without_a_result_gets_one_that_says_so() -> None:
-    items = (HumanSaid(text="hi"), RAN_TWO, ProgramEnded(id="a", text="one"), AgentSaid(text="so"), HumanSaid(text="go"))
+    items = (UserMessage(text="hi"), RAN_TWO, ProgramOutcome(id="a", text="one"), AgentMessage(text="so"), UserMessage(text="go"))
     assert shape(items)[2] == ["return a one", "return b This program did not run."]
 
 
 @covers("models.every-call-has-its-result")
 def test_a_result_whose_program_was_summarised_stays_as_words() -> None:
-    assert shape((HumanSaid(text="summary"), ProgramEnded(id="x", text="42"))) == [
+    assert shape((UserMessage(text="summary"), ProgramOutcome(id="x", text="42"))) == [
         ["user summary", "user What an earlier program gave:\n42"]
     ]
 
 
 def test_no_conversation_begins_or_ends_with_a_reply_or_holds_an_empty_text() -> None:
-    assert shape((AgentSaid(text=""), AgentSaid(text="b"))) == [["user (go on)"], ["text (nothing)"], ["text b"], ["user (go on)"]]
-    assert shape((HumanSaid(text=" "),)) == [["user (nothing)"]]
+    assert shape((AgentMessage(text=""), AgentMessage(text="b"))) == [["user (go on)"], ["text (nothing)"], ["text b"], ["user (go on)"]]
+    assert shape((UserMessage(text=" "),)) == [["user (nothing)"]]
     assert shape(()) == [["user (nothing)"]]
 
 
@@ -83,21 +89,21 @@ def test_what_the_library_gave_is_restored_exactly() -> None:
         provider_name="anthropic",
         model_name="claude",
     )
-    said = AgentSaid(text="look", programs=(Program(id="a", code="1"),), kept=kept_of(response))
-    assert Conversations().messages_of((HumanSaid(text="hi"), said))[1] == response
+    said = AgentMessage(text="look", programs=(Program(id="a", code="1"),), kept=dump_reply(response))
+    assert MessageConverter().messages_of((UserMessage(text="hi"), said))[1] == response
 
 
 @pytest.mark.parametrize("kept", [None, "text", {"kind": "response"}, {"kind": "response", "parts": 3}, {"kind": "request", "parts": []}])
 def test_what_is_not_the_librarys_is_built_from_what_was_said(kept: JsonValue) -> None:
-    said = AgentSaid(text="look", programs=(Program(id="a", code="1"),), kept=kept)
-    assert shape((HumanSaid(text="hi"), said, ProgramEnded(id="a", text="x")))[1] == ["text look", "call a"]
+    said = AgentMessage(text="look", programs=(Program(id="a", code="1"),), kept=kept)
+    assert shape((UserMessage(text="hi"), said, ProgramOutcome(id="a", text="x")))[1] == ["text look", "call a"]
 
 
 @pytest.mark.parametrize("arguments", ["{bad", '{"code": 3}', "[]", "", None, {"program": "1"}])
 @covers("models.unreadable-calls-become-programs-that-say-so")
 def test_a_call_that_is_no_program_becomes_one_that_says_why(arguments: str | dict[str, object] | None) -> None:
     call = ToolCallPart(tool_name="execute_code", args=arguments, tool_call_id="a")
-    response, programs = with_sound_calls(ModelResponse(parts=[call]))
+    response, programs = with_valid_calls(ModelResponse(parts=[call]))
     with pytest.raises(ValueError, match="could not be read, and nothing was run"):
         exec(programs[0].code)  # the program is one line of ours
     [part] = response.parts
@@ -108,22 +114,22 @@ def test_a_call_that_is_no_program_becomes_one_that_says_why(arguments: str | di
 @covers("models.unreadable-calls-become-programs-that-say-so")
 def test_a_call_of_another_tool_says_which_there_is() -> None:
     call = ToolCallPart(tool_name="web_search", args={"query": "x"}, tool_call_id="a")
-    _, programs = with_sound_calls(ModelResponse(parts=[call]))
+    _, programs = with_valid_calls(ModelResponse(parts=[call]))
     with pytest.raises(ValueError, match="no tool `web_search`"):
         exec(programs[0].code)  # the program is one line of ours
 
 
 @covers("models.conversion-is-incremental")
 def test_a_long_conversation_is_converted_once() -> None:
-    items: list[Item] = []
+    items: list[ConversationItem] = []
     for number in range(2_500):
         items += [
-            HumanSaid(text=f"question {number}"),
-            AgentSaid(text=f"answer {number}", kept=kept_of(ModelResponse(parts=[TextPart("x")]))),
+            UserMessage(text=f"question {number}"),
+            AgentMessage(text=f"answer {number}", kept=dump_reply(ModelResponse(parts=[TextPart("x")]))),
         ]
-    conversations = Conversations()
+    conversations = MessageConverter()
     first = conversations.messages_of(tuple(items))
-    items.append(HumanSaid(text="and now?"))
+    items.append(UserMessage(text="and now?"))
     seconds: list[float] = []
     for _ in range(5):
         started = time.process_time()
@@ -136,6 +142,6 @@ def test_a_long_conversation_is_converted_once() -> None:
 
 
 def test_a_conversation_that_was_compacted_begins_anew() -> None:
-    conversations, first = Conversations(), HumanSaid(text="hi")
-    conversations.messages_of((first, AgentSaid(text="old"), HumanSaid(text="x")))
-    assert [part.content for message in conversations.messages_of((first, HumanSaid(text="y"))) for part in message.parts] == ["hi", "y"]
+    conversations, first = MessageConverter(), UserMessage(text="hi")
+    conversations.messages_of((first, AgentMessage(text="old"), UserMessage(text="x")))
+    assert [part.content for message in conversations.messages_of((first, UserMessage(text="y"))) for part in message.parts] == ["hi", "y"]

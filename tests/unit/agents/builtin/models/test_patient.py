@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from curtainwall.agents.builtin.models import Patience, Patient
-from curtainwall.agents.builtin.talk import Again, AgentSaid, Delta, ModelFault, Prompt, Reply
+from curtainwall.agents.builtin.language_model import AgentMessage, Delta, ModelFault, ModelReply, ModelRetry, Prompt
+from curtainwall.agents.builtin.models import ModelRetryPolicy, RetryingModel
 from curtainwall.model import Usage
 from tests.support.covers import covers
 
-WHOLE = Reply(said=AgentSaid(text="yes"), raw=None, usage=Usage())
+WHOLE = ModelReply(said=AgentMessage(text="yes"), raw=None, usage=Usage())
 PROMPT = Prompt("s", ())
 
 
@@ -19,13 +19,13 @@ PROMPT = Prompt("s", ())
 class Moody:
     """A model that does, one after the other, what it was told: says something, or fails."""
 
-    moods: list[list[str | ModelFault | Reply]]
+    moods: list[list[str | ModelFault | ModelReply]]
     asked: int = 0
     closed: int = 0
     name: str = "moody"
     context_size: int = 1
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
         mood = self.moods[self.asked]
         self.asked += 1
         try:
@@ -47,9 +47,9 @@ class Waits:
         self.slept.append(seconds)
 
 
-def play(model: Moody, waits: Waits, patience: Patience | None = None) -> list[Delta | Again | Reply]:
-    patient = Patient(model, waits.sleep, patience=patience, chance=lambda: 1.0)
-    seen: list[Delta | Again | Reply] = []
+def play(model: Moody, waits: Waits, patience: ModelRetryPolicy | None = None) -> list[Delta | ModelRetry | ModelReply]:
+    patient = RetryingModel(model, waits.sleep, patience=patience, chance=lambda: 1.0)
+    seen: list[Delta | ModelRetry | ModelReply] = []
 
     async def listen() -> None:
         async for piece in patient.reply(PROMPT):
@@ -69,7 +69,7 @@ def test_a_busy_provider_is_asked_again_later_and_later() -> None:
     *again, said, whole = play(Moody([busy, busy, busy, ["yes", WHOLE]]), waits)
     assert (said, whole) == (Delta("yes"), WHOLE)
     assert waits.slept == [1.0, 2.0, 4.0]
-    assert again == [Again(2, 6, 1.0, "slow down"), Again(3, 6, 2.0, "slow down"), Again(4, 6, 4.0, "slow down")]
+    assert again == [ModelRetry(2, 6, 1.0, "slow down"), ModelRetry(3, 6, 2.0, "slow down"), ModelRetry(4, 6, 4.0, "slow down")]
     assert str(again[1]) == "trying again in 2 s (3 of 6): slow down"
 
 
@@ -77,11 +77,11 @@ def test_a_busy_provider_is_asked_again_later_and_later() -> None:
 def test_that_it_is_asked_again_is_told_before_anybody_waits() -> None:
     waits, model = Waits(), Moody([[ModelFault("busy", "slow down")], [ModelFault("busy", "slow down")], [WHOLE]])
 
-    async def listen() -> list[tuple[Again, int]]:
-        patient = Patient(model, waits.sleep, chance=lambda: 1.0)
-        return [(piece, len(waits.slept)) async for piece in patient.reply(PROMPT) if isinstance(piece, Again)]
+    async def listen() -> list[tuple[ModelRetry, int]]:
+        patient = RetryingModel(model, waits.sleep, chance=lambda: 1.0)
+        return [(piece, len(waits.slept)) async for piece in patient.reply(PROMPT) if isinstance(piece, ModelRetry)]
 
-    assert asyncio.run(listen()) == [(Again(2, 6, 1.0, "slow down"), 0), (Again(3, 6, 2.0, "slow down"), 1)]
+    assert asyncio.run(listen()) == [(ModelRetry(2, 6, 1.0, "slow down"), 0), (ModelRetry(3, 6, 2.0, "slow down"), 1)]
 
 
 @covers("models.patience-ends")
@@ -128,7 +128,7 @@ def test_silence_before_the_first_word_is_retried() -> None:
 def test_patience_ends_with_the_tries() -> None:
     waits, model = Waits(), Moody([[ModelFault("busy", "no")]] * 9)
     with pytest.raises(ModelFault):
-        play(model, waits, Patience(tries=4))
+        play(model, waits, ModelRetryPolicy(tries=4))
     assert (model.asked, len(waits.slept)) == (4, 3)
 
 
@@ -144,7 +144,7 @@ def test_leaving_early_closes_the_model_at_once() -> None:
     model = Moody([["a", "b", WHOLE]])
 
     async def leave() -> None:
-        reply = Patient(model, asyncio.sleep).reply(PROMPT)
+        reply = RetryingModel(model, asyncio.sleep).reply(PROMPT)
         assert await anext(reply) == Delta("a")
         await reply.aclose()
         assert model.closed == 1

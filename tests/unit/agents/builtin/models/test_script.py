@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic_monty import AsyncMonty
 
+from curtainwall.agents.builtin.language_model import Delta, ModelReply, Prompt, UserMessage
 from curtainwall.agents.builtin.models.script import ScriptModel
-from curtainwall.agents.builtin.talk import Delta, HumanSaid, Prompt, Reply
 from curtainwall.model import Basis, Broken
 from tests.support.covers import covers
 from tests.support.stand_in import whole
@@ -20,8 +20,8 @@ def script(tmp_path: Path, *lines: str) -> Path:
     return file
 
 
-def reply(model: ScriptModel, replies: int, *, may_run: bool = True) -> Reply:
-    items = (HumanSaid(text="we talked of cheese"), HumanSaid(text="go on"))
+def reply(model: ScriptModel, replies: int, *, may_run: bool = True) -> ModelReply:
+    items = (UserMessage(text="we talked of cheese"), UserMessage(text="go on"))
     return asyncio.run(whole(model, Prompt("s", items, replies, may_run)))
 
 

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from curtainwall.agents.external import (
-    Does,
-    Failed,
-    Finished,
-    Heard,
-    Lost,
-    Named,
-    Said,
-    Spoke,
-    Used,
+    Activity,
+    AgentReport,
+    ConversationName,
+    ConversationUnknown,
+    OwnToolUse,
+    ReportedEnd,
+    ReportedFailure,
+    TextDelta,
+    WholeText,
 )
 from curtainwall.agents.external.container.adapters import (
     Adapters,
-    Launch,
+    AgentLaunch,
     PlainAgent,
     Task,
 )
@@ -38,35 +38,35 @@ BRIDGE = ["socat", "STDIO", "UNIX-CONNECT:/run/curtainwall/mcp.sock"]
 TOOLLESS = "it did not reach the session's tools"
 
 
-def heard(agent: str, recording: str) -> list[Heard]:
+def heard(agent: str, recording: str) -> list[AgentReport]:
     """Return what an agent's ear makes of a recorded run, without what it does meanwhile."""
     ear = ALL.find(agent).ear()
-    found: list[Heard] = []
-    for end, take in ((".out", ear.hear), (".err", ear.overhear)):
+    found: list[AgentReport] = []
+    for end, take in ((".out", ear.hear), (".err", ear.parse_stderr)):
         path = RECORDED / f"{recording}{end}"
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             found += take(line)
-    return [each for each in found if not isinstance(each, Does)]
+    return [each for each in found if not isinstance(each, Activity)]
 
 
-def launch(agent: str, task: Task = NEW) -> Launch:
+def launch(agent: str, task: Task = NEW) -> AgentLaunch:
     return ALL.find(agent).launch(task)
 
 
 @covers("adapter.hears")
 def test_claude_code_is_heard_in_pieces_and_as_a_whole() -> None:
     assert heard("claude-code", "claude-1") == [
-        Named(THREAD),
-        Said("the tool says found TEA"),
-        Spoke("the tool says found TEA"),
-        Finished(),
+        ConversationName(THREAD),
+        TextDelta("the tool says found TEA"),
+        WholeText("the tool says found TEA"),
+        ReportedEnd(),
     ]
     assert heard("claude-code", "claude-2") == [
-        Named(THREAD),
-        Said("HEARD: "),
-        Said("apple, pear"),
-        Spoke("HEARD: apple, pear"),
-        Finished(),
+        ConversationName(THREAD),
+        TextDelta("HEARD: "),
+        TextDelta("apple, pear"),
+        WholeText("HEARD: apple, pear"),
+        ReportedEnd(),
     ]
 
 
@@ -74,15 +74,15 @@ def test_claude_code_is_heard_in_pieces_and_as_a_whole() -> None:
 @pytest.mark.parametrize(
     ("agent", "recording", "expected"),
     [
-        ("codex", "codex-2", [Spoke("HEARD: apple, pear"), Finished()]),
-        ("opencode", "opencode-1", [Spoke("the tool says found TEA"), Finished()]),
-        ("opencode", "opencode-2", [Spoke("HEARD: apple, pear"), Finished()]),
-        ("gemini", "gemini-2", [Said("HEARD: apple, pear"), Finished()]),
+        ("codex", "codex-2", [WholeText("HEARD: apple, pear"), ReportedEnd()]),
+        ("opencode", "opencode-1", [WholeText("the tool says found TEA"), ReportedEnd()]),
+        ("opencode", "opencode-2", [WholeText("HEARD: apple, pear"), ReportedEnd()]),
+        ("gemini", "gemini-2", [TextDelta("HEARD: apple, pear"), ReportedEnd()]),
     ],
 )
-def test_other_agents_are_heard_message_by_message(agent: str, recording: str, expected: list[Heard]) -> None:
+def test_other_agents_are_heard_message_by_message(agent: str, recording: str, expected: list[AgentReport]) -> None:
     first, *rest = heard(agent, recording)
-    assert isinstance(first, Named)
+    assert isinstance(first, ConversationName)
     assert rest == expected
 
 
@@ -102,22 +102,22 @@ def test_other_agents_are_heard_message_by_message(agent: str, recording: str, e
 )
 def test_an_error_inside_the_output_is_an_error(agent: str, recording: str, words: str) -> None:
     found = heard(agent, recording)
-    assert [words in each.why for each in found if isinstance(each, Failed)] == [True]
-    assert Finished() not in found
-    assert not any(isinstance(each, Spoke | Said) for each in found), "an API's error is not the agent's text"
+    assert [words in each.why for each in found if isinstance(each, ReportedFailure)] == [True]
+    assert ReportedEnd() not in found
+    assert not any(isinstance(each, WholeText | TextDelta) for each in found), "an API's error is not the agent's text"
 
 
 @covers("adapter.inner-errors")
 @pytest.mark.parametrize(
     ("agent", "recording", "failed"),
     [
-        ("claude-code", "claude-nomcp", Failed(f"{TOOLLESS} (failed)", stop=True)),
-        ("codex", "codex-nomcp-required", Failed(TOOLLESS)),
-        ("opencode", "opencode-nomcp", Failed(TOOLLESS, stop=True)),
-        ("gemini", "gemini-nomcp", Failed(TOOLLESS, stop=True)),
+        ("claude-code", "claude-nomcp", ReportedFailure(f"{TOOLLESS} (failed)", stop=True)),
+        ("codex", "codex-nomcp-required", ReportedFailure(TOOLLESS)),
+        ("opencode", "opencode-nomcp", ReportedFailure(TOOLLESS, stop=True)),
+        ("gemini", "gemini-nomcp", ReportedFailure(TOOLLESS, stop=True)),
     ],
 )
-def test_tools_that_were_not_reached_are_an_error(agent: str, recording: str, failed: Failed) -> None:
+def test_tools_that_were_not_reached_are_an_error(agent: str, recording: str, failed: ReportedFailure) -> None:
     assert failed in heard(agent, recording)
 
 
@@ -128,8 +128,8 @@ def test_tools_that_were_not_reached_are_an_error(agent: str, recording: str, fa
 )
 def test_a_conversation_that_the_agent_does_not_know_is_lost(agent: str, recording: str) -> None:
     found = heard(agent, recording)
-    assert Lost() in found
-    assert not any(isinstance(each, Failed) for each in found)
+    assert ConversationUnknown() in found
+    assert not any(isinstance(each, ReportedFailure) for each in found)
 
 
 @pytest.mark.parametrize("agent", ALL.names)
@@ -139,13 +139,13 @@ def test_a_conversation_that_the_agent_does_not_know_is_lost(agent: str, recordi
 def test_lines_that_mean_nothing_are_passed_over(agent: str, line: str) -> None:
     ear = ALL.find(agent).ear()
     assert list(ear.hear(line)) == []
-    assert list(ear.overhear(line)) == []
+    assert list(ear.parse_stderr(line)) == []
 
 
 def test_a_failure_that_looks_like_json_and_cannot_be_read_as_such_is_told_as_it_is() -> None:
     deep = "[" * 100_000
     told = json.dumps({"type": "turn.failed", "error": {"message": deep}})
-    assert list(ALL.find("codex").ear().hear(told)) == [Failed(deep)]
+    assert list(ALL.find("codex").ear().hear(told)) == [ReportedFailure(deep)]
 
 
 @pytest.mark.parametrize("depth", [500, 900, 960, 970, 980, 990, 4_900, 9_980, 9_990])
@@ -243,8 +243,8 @@ def test_goose_is_started_as_its_documentation_says() -> None:
     )
     ear = ALL.find("goose").ear()
     told = {"type": "message", "message": {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}}
-    assert [*ear.hear(json.dumps(told)), *ear.hear('{"type": "complete"}')] == [Said("hi"), Finished()]
-    assert list(ear.hear('{"type": "error", "error": "no"}')) == [Failed("no")]
+    assert [*ear.hear(json.dumps(told)), *ear.hear('{"type": "complete"}')] == [TextDelta("hi"), ReportedEnd()]
+    assert list(ear.hear('{"type": "error", "error": "no"}')) == [ReportedFailure("no")]
 
 
 @covers("adapter.own")
@@ -257,7 +257,7 @@ def test_an_agent_of_ones_own_takes_a_few_lines() -> None:
     assert made.command == ("mine", "--thread", THREAD, "--go-on")
     assert made.environment["MY_KEY"] == "sk-other"
     assert made.environment["CURTAINWALL_TOOLS"] == " ".join(BRIDGE)
-    assert [*mine.ear().hear("hello")] == [Said("hello\n"), Finished()]
+    assert [*mine.ear().hear("hello")] == [TextDelta("hello\n"), ReportedEnd()]
 
 
 def test_an_agent_that_there_is_not_is_refused_with_those_that_there_are() -> None:
@@ -269,7 +269,7 @@ def said(parent: str | None, *content: dict[str, Any]) -> dict[str, Any]:
     return {"type": "assistant", "parent_tool_use_id": parent, "message": {"content": content}}
 
 
-OWN_TOOLS: list[tuple[str, list[dict[str, Any]], list[Used]]] = [
+OWN_TOOLS: list[tuple[str, list[dict[str, Any]], list[OwnToolUse]]] = [
     (
         "claude-code",
         [
@@ -285,7 +285,7 @@ OWN_TOOLS: list[tuple[str, list[dict[str, Any]], list[Used]]] = [
                 "message": {"content": [{"type": "tool_use", "name": "mcp__curtainwall__x"}]},
             },
         ],
-        [Used("Bash", {"a": 1}), Used("Read", {})],
+        [OwnToolUse("Bash", {"a": 1}), OwnToolUse("Read", {})],
     ),
     (
         "codex",
@@ -297,10 +297,10 @@ OWN_TOOLS: list[tuple[str, list[dict[str, Any]], list[Used]]] = [
             {"type": "item.started", "item": {"id": "4", "type": "mcp_tool_call", "server": "other", "tool": "x", "arguments": {"b": 2}}},
             {"type": "item.completed", "item": {"id": "5", "type": "reasoning", "text": "hm"}},
         ],
-        [Used("shell", "ls"), Used("file_change", {"changes": [{"path": "/a"}]}), Used("other.x", {"b": 2})],
+        [OwnToolUse("shell", "ls"), OwnToolUse("file_change", {"changes": [{"path": "/a"}]}), OwnToolUse("other.x", {"b": 2})],
     ),
-    ("opencode", [{"type": "tool_use", "part": {"tool": "bash", "state": {"input": {"c": 3}}}}], [Used("bash", {"c": 3})]),
-    ("gemini", [{"type": "tool_use", "tool_name": "shell", "parameters": {"d": 4}}], [Used("shell", {"d": 4})]),
+    ("opencode", [{"type": "tool_use", "part": {"tool": "bash", "state": {"input": {"c": 3}}}}], [OwnToolUse("bash", {"c": 3})]),
+    ("gemini", [{"type": "tool_use", "tool_name": "shell", "parameters": {"d": 4}}], [OwnToolUse("shell", {"d": 4})]),
     (
         "goose",
         [
@@ -312,7 +312,7 @@ OWN_TOOLS: list[tuple[str, list[dict[str, Any]], list[Used]]] = [
                 },
             }
         ],
-        [Used("developer__shell", {"e": 5})],
+        [OwnToolUse("developer__shell", {"e": 5})],
     ),
 ]
 
@@ -320,7 +320,7 @@ OWN_TOOLS: list[tuple[str, list[dict[str, Any]], list[Used]]] = [
 @covers("brokered.own-tools-reported")
 @pytest.mark.parametrize(("agent", "lines", "expected"), OWN_TOOLS, ids=[agent for agent, _, _ in OWN_TOOLS])
 def test_tools_that_an_agent_uses_by_itself_are_heard_once_and_the_sessions_are_not(
-    agent: str, lines: list[dict[str, Any]], expected: list[Used]
+    agent: str, lines: list[dict[str, Any]], expected: list[OwnToolUse]
 ) -> None:
     ear = ALL.find(agent).ear()
     assert [heard for line in lines for heard in ear.hear(json.dumps(line))] == expected
@@ -329,7 +329,7 @@ def test_tools_that_an_agent_uses_by_itself_are_heard_once_and_the_sessions_are_
 @covers("adapter.inner-errors")
 def test_gemini_that_ignores_its_settings_is_stopped_because_it_has_no_tools_then() -> None:
     line = "Security Warning: Skipping system settings file '/etc/curtainwall/gemini.json': Parent directory is insecure"
-    (heard,) = Adapters().find("gemini").ear().overhear(line)
-    assert isinstance(heard, Failed)
+    (heard,) = Adapters().find("gemini").ear().parse_stderr(line)
+    assert isinstance(heard, ReportedFailure)
     assert heard.stop
     assert "ignores the settings" in heard.why

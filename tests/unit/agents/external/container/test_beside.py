@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from curtainwall.agents.external.container.beside import beside
+from curtainwall.agents.external.container.agent import enter_beside
 from tests.support.covers import covers
 from tests.support.talking import run
 
@@ -39,7 +39,7 @@ class Slow:
 def test_the_caller_goes_on_meanwhile_and_gets_what_was_entered() -> None:
     async def story() -> None:
         slow = Slow()
-        async with beside(slow.open()) as entered:
+        async with enter_beside(slow.open()) as entered:
             await asyncio.sleep(0)
             assert slow.happened == ["begun"]
             slow.go_on.set()
@@ -55,7 +55,7 @@ def test_a_caller_that_fails_meanwhile_leaves_nothing_behind() -> None:
         slow = Slow()
 
         async def fail() -> None:
-            async with beside(slow.open()):
+            async with enter_beside(slow.open()):
                 await asyncio.sleep(0)
                 raise ValueError("meanwhile")
 
@@ -73,7 +73,7 @@ def test_whoever_waits_hears_why_it_could_not_be_entered() -> None:
         slow.go_on.set()
 
         async def wait() -> str:
-            async with beside(slow.open()) as entered:
+            async with enter_beside(slow.open()) as entered:
                 return await entered()
 
         with pytest.raises(OSError, match="no room"):

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.external.container import Folders
-from curtainwall.agents.external.container.disk import DiskUse
+from curtainwall.agents.external.container import ContainerFolders
+from curtainwall.agents.external.container.turn_watch import DiskUse
 from curtainwall.model import TurnFailed
 from tests.support.nobody import as_somebody_else
 
 KIB = 1024
 
 
-def folders_in(place: Path, *, is_own: bool = True) -> Folders:
+def folders_in(place: Path, *, is_own: bool = True) -> ContainerFolders:
     for name in ("workspace", "state"):
         (place / name).mkdir(exist_ok=True)
-    return Folders(place / "workspace", place / "orientation", place / "run", place / "state", is_own=is_own)
+    return ContainerFolders(place / "workspace", place / "orientation", place / "run", place / "state", is_own=is_own)
 
 
 async def measured(use: DiskUse) -> None:

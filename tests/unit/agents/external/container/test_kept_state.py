@@ -5,7 +5,7 @@ import sys
 import threading
 from pathlib import Path
 
-from curtainwall.agents.external.container.kept_state import sizes_of
+from curtainwall.agents.external.container.folders import state_sizes
 from tests.support.covers import covers
 
 PATTERNS = (".codex/sessions/*/*/rollout-*-abc.jsonl",)
@@ -27,7 +27,7 @@ def kept_in(home: Path, *parts: str) -> Path:
 
 
 def found(home: Path) -> dict[Path, int]:
-    return dict(asyncio.run(asyncio.wait_for(sizes_of(home, PATTERNS), 60)))
+    return dict(asyncio.run(asyncio.wait_for(state_sizes(home, PATTERNS), 60)))
 
 
 def test_a_conversation_is_found_with_its_size(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_conversation_is_found_with_its_size(tmp_path: Path) -> None:
     (kept.parent / "rollout-1-other.jsonl").write_text("other words")
     assert found(tmp_path) == {kept: 5}
     assert found(tmp_path / "nowhere") == {}
-    assert asyncio.run(sizes_of(tmp_path, ())) == {}
+    assert asyncio.run(state_sizes(tmp_path, ())) == {}
 
 
 def test_links_out_of_the_home_are_not_followed(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_links_out_of_the_home_are_not_followed(tmp_path: Path) -> None:
     sessions.mkdir(parents=True)
     (sessions / "2026").symlink_to(tmp_path / "elsewhere" / ".codex" / "sessions" / "2026")
     assert found(tmp_path / "home") == {}
-    assert asyncio.run(sizes_of(tmp_path / "home", ("../elsewhere/.codex/sessions/*/*/*.jsonl",))) == {}
+    assert asyncio.run(state_sizes(tmp_path / "home", ("../elsewhere/.codex/sessions/*/*/*.jsonl",))) == {}
 
 
 @covers("container.an-agents-home-holds-nobody-up")
@@ -53,6 +53,6 @@ def test_a_home_full_of_names_is_looked_at_beside_everything_else_and_not_to_its
     for number in range(100):
         (kept.parent / f"rollout-{number}-abc.jsonl").touch()
     sys.addaudithook(_notice)
-    assert len(asyncio.run(sizes_of(tmp_path, PATTERNS, most=50))) < 50
+    assert len(asyncio.run(state_sizes(tmp_path, PATTERNS, most=50))) < 50
     assert _lookers
     assert threading.get_ident() not in _lookers

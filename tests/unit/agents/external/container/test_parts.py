@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 
 from curtainwall.agents.external import (
-    Past,
+    ExternalHistory,
 )
-from curtainwall.agents.external.container import Engine, Folders, Images
-from curtainwall.agents.external.container.folders import mountable, settle, write_orientation
+from curtainwall.agents.external.container import ContainerFolders, Engine, Images
+from curtainwall.agents.external.container.folders import (
+    mountable,
+    orientation,
+    sealed_mounts,
+    settle_owner,
+    skill_mounts,
+    write_orientation,
+)
 from curtainwall.agents.external.container.images import RECIPES
-from curtainwall.agents.external.container.orientation import orientation
-from curtainwall.agents.external.container.owners import OWNER, Owner
-from curtainwall.agents.external.container.sealed import sealed_mounts
-from curtainwall.agents.external.container.skills import skill_mounts
+from curtainwall.agents.external.container.owners import OWNER, ContainerOwner
 from curtainwall.model import (
     AgentSpoke,
     ExtensionNoted,
@@ -38,9 +42,9 @@ ANN = Who(name="ann")
 
 @covers("container.leftovers")
 def test_an_owner_is_one_process_of_one_boot() -> None:
-    me = Owner.of_this_process()
+    me = ContainerOwner.of_this_process()
     assert me.is_alive
-    assert Owner.from_labels({OWNER: me.label}) == me
+    assert ContainerOwner.from_labels({OWNER: me.label}) == me
     assert not replace(me, started=me.started - 1).is_alive, "a later process with the same id is another one"
     assert not replace(me, boot="another").is_alive
     assert replace(me, namespace=1, started=1).is_alive, "ids of another namespace say nothing here"
@@ -51,23 +55,23 @@ def test_an_owner_is_one_process_of_one_boot() -> None:
 
 @pytest.mark.parametrize("label", ["", "1", "a/b/c/d", "1/2/boot", "1/2/boot/3/4"])
 def test_an_owner_that_cannot_be_read_is_none(label: str) -> None:
-    assert Owner.from_labels({OWNER: label}) is None
+    assert ContainerOwner.from_labels({OWNER: label}) is None
 
 
-def told(past: Past, number: int, text: str) -> None:
+def told(past: ExternalHistory, number: int, text: str) -> None:
     message, turn = MessageId(f"m{number}"), TurnId(f"t{number}")
     past.take(MessageAccepted(at=1, message=message, text=text, by=ANN))
     past.take(TurnStarted(at=1, turn=turn, messages=(message,)))
 
 
-def delivered(past: Past, number: int, conversation: str = "c") -> None:
+def delivered(past: ExternalHistory, number: int, conversation: str = "c") -> None:
     data = {"conversation": conversation, "delivered": f"t{number}"}
     past.take(ExtensionNoted(at=1, extension="container", data=data))
 
 
 @covers("container.lost-conversation")
 def test_the_log_knows_what_an_agent_was_told_and_what_not() -> None:
-    past = Past("container", lambda _: None)
+    past = ExternalHistory("container", lambda _: None)
     told(past, 1, "hello")
     assert past.wanted == ["hello"]
     delivered(past, 1)
@@ -83,7 +87,7 @@ def test_the_log_knows_what_an_agent_was_told_and_what_not() -> None:
 
 
 def test_of_a_long_tale_the_end_is_told() -> None:
-    past = Past("container", lambda _: None)
+    past = ExternalHistory("container", lambda _: None)
     told(past, 1, "x" * 30_000 + "the end")
     delivered(past, 1)
     assert past.tale().startswith("…[the beginning is left out]…")
@@ -97,16 +101,16 @@ def test_the_orientation_says_what_is_free_mediated_and_denied() -> None:
     assert "cannot be changed now" not in text
 
 
-def folders(root: Path, *, is_own: bool = True) -> Folders:
+def folders(root: Path, *, is_own: bool = True) -> ContainerFolders:
     (root / "workspace").mkdir()
-    return Folders(root / "workspace", root / "orientation", root / "run", root / "state", is_own=is_own)
+    return ContainerFolders(root / "workspace", root / "orientation", root / "run", root / "state", is_own=is_own)
 
 
 def test_an_agent_is_never_root_and_owns_what_it_may_write(tmp_path: Path) -> None:
     places = folders(tmp_path)
     (places.workspace / "made-by-a-tool").touch()
     (places.workspace / "link").symlink_to(tmp_path)
-    user, _ = settle(places)
+    user, _ = settle_owner(places)
     assert user != 0
     for owned in (places.workspace, places.state, places.workspace / "made-by-a-tool"):
         assert owned.lstat().st_uid == user
@@ -116,13 +120,13 @@ def test_an_agent_is_never_root_and_owns_what_it_may_write(tmp_path: Path) -> No
 @pytest.mark.skipif(os.getuid() != 0, reason="only root has projects that belong to root")
 def test_a_project_that_belongs_to_root_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TryLater, match="belongs to root, and an agent never is root"):
-        settle(folders(tmp_path, is_own=False))
+        settle_owner(folders(tmp_path, is_own=False))
 
 
 @covers("brokered.skills")
 def test_places_for_skills_are_the_agents_own_and_are_made_through_no_link(tmp_path: Path) -> None:
     places = folders(tmp_path)
-    user, group = settle(places)
+    user, group = settle_owner(places)
     lent = skill_mounts("claude-code", {"ship": "/h/skills/ship"})
     assert tuple(mountable(places, lent, user, group)) == lent
     made = places.state / ".claude" / "skills" / "ship"
@@ -137,7 +141,7 @@ def test_places_for_skills_are_the_agents_own_and_are_made_through_no_link(tmp_p
 
 def test_files_for_the_agent_replace_those_before(tmp_path: Path) -> None:
     places = folders(tmp_path)
-    settle(places)
+    settle_owner(places)
     write_orientation(places, {"message": "one", "ca.pem": "x"})
     write_orientation(places, {"message": "two"})
     assert {path.name: path.read_text() for path in places.orientation.iterdir()} == {"message": "two", "ca.pem": "x"}
@@ -170,7 +174,7 @@ def test_every_recipe_pins_what_it_installs() -> None:
 
 @covers("container.asks-for-nothing-by-itself")
 def test_where_an_agent_would_install_packages_it_can_only_read(tmp_path: Path) -> None:
-    folders = Folders(*(tmp_path / name for name in ("workspace", "orientation", "run", "state")))
+    folders = ContainerFolders(*(tmp_path / name for name in ("workspace", "orientation", "run", "state")))
     folders.orientation.mkdir()
     mounts = sealed_mounts("opencode", folders)
     assert [mount.inside for mount in mounts] == ["/home/agent/.config/opencode", "/home/agent/.opencode"]

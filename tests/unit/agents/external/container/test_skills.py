@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from curtainwall.agents.external.container import Adapters
-from curtainwall.agents.external.container.skills import DISCOVERY, skill_mounts
+from curtainwall.agents.external.container.folders import DISCOVERY, skill_mounts
 
 
 def test_each_agent_finds_them_where_it_looks() -> None:

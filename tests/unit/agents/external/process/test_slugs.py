@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.external.process import slug, transcript_of
+from curtainwall.agents.external.process import project_slug, transcript_path
 
 LONG = "/srv/" + "l" * 240
 
@@ -21,19 +21,19 @@ LONG = "/srv/" + "l" * 240
     ],
 )
 def test_everything_but_ascii_letters_and_digits_is_a_dash_for_each_utf16_unit(project: str, name: str) -> None:
-    assert slug(project) == name
+    assert project_slug(project) == name
 
 
 def test_a_long_name_is_cut_and_told_apart_by_a_hash() -> None:
-    name = slug(LONG)
+    name = project_slug(LONG)
     assert name.startswith(f"-srv-{'l' * 195}-")
-    assert name != slug(LONG + "x")
-    assert slug("/x" * 100 + "y").rpartition("-")[2] == "v6apo5"
+    assert name != project_slug(LONG + "x")
+    assert project_slug("/x" * 100 + "y").rpartition("-")[2] == "v6apo5"
 
 
 def test_a_long_name_with_another_hash_is_found_by_its_beginning(tmp_path: Path) -> None:
-    other = tmp_path / "projects" / f"{slug(LONG)[:200]}-other" / "c.jsonl"
+    other = tmp_path / "projects" / f"{project_slug(LONG)[:200]}-other" / "c.jsonl"
     other.parent.mkdir(parents=True)
     other.touch()
-    assert transcript_of(tmp_path, Path(LONG), "c") == other
-    assert transcript_of(tmp_path, Path(LONG), "d").parent.name == slug(LONG)
+    assert transcript_path(tmp_path, Path(LONG), "c") == other
+    assert transcript_path(tmp_path, Path(LONG), "d").parent.name == project_slug(LONG)

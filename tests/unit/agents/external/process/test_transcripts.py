@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.external.process.transcripts import Damage, Transcript, conversations_in, read_transcript, take_over
+from curtainwall.agents.external.process.transcripts import ClaudeTranscript, Damage, conversations_in, copy_conversation, read_transcript
 
 ASKED = {"type": "user", "uuid": "m1", "message": {"role": "user", "content": "hello"}}
 TOOL = {
@@ -23,9 +23,9 @@ def written(path: Path, *entries: object, end: str = "\n") -> Path:
     return path
 
 
-def read(path: Path) -> Transcript:
+def read(path: Path) -> ClaudeTranscript:
     found = read_transcript(path)
-    assert isinstance(found, Transcript)
+    assert isinstance(found, ClaudeTranscript)
     return found
 
 
@@ -49,7 +49,7 @@ def test_half_a_line_at_the_end_is_cut_off_by_whoever_goes_on_and_left_alone_by_
     path = written(tmp_path / "c.jsonl", ASKED, DONE, end='\n{"type":"us')
     assert read(path).has("m1")
     assert path.read_text().endswith('{"type":"us')
-    assert isinstance(read_transcript(path, mend=True), Transcript)
+    assert isinstance(read_transcript(path, mend=True), ClaudeTranscript)
     assert path.read_text().endswith("}\n")
 
 
@@ -124,10 +124,10 @@ def test_conversations_of_a_project_are_listed_newest_first_and_links_are_none(t
 
 def test_a_conversation_from_elsewhere_is_copied_and_never_over_another(tmp_path: Path) -> None:
     source = written(tmp_path / "there.jsonl", ASKED)
-    take_over(source, tmp_path, Path("/p"), "c")
+    copy_conversation(source, tmp_path, Path("/p"), "c")
     there = tmp_path / "projects" / "-p" / "c.jsonl"
     assert there.read_bytes() == source.read_bytes()
     assert there.stat().st_mode & 0o777 == 0o600
     written(source, ASKED, DONE)
-    take_over(source, tmp_path, Path("/p"), "c")
+    copy_conversation(source, tmp_path, Path("/p"), "c")
     assert not read(there).has("a1")

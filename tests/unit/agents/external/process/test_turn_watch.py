@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from curtainwall.agents.external.process.terms import AgentSilent, Limits
-from curtainwall.agents.external.process.turn_watch import Watch
+from curtainwall.agents.external.process.launch import AgentSilent, ProcessLimits
+from curtainwall.agents.external.process.turn import ProcessTurnWatch
 from curtainwall.model import (
     AnyEvent,
     CallDropped,
@@ -30,14 +30,14 @@ ENDS: tuple[AnyEvent, ...] = (
 )
 
 
-def silent_watch() -> Watch:
+def silent_watch() -> ProcessTurnWatch:
     """Return a watch that would end the agent now: it was silent for too long."""
-    watch = Watch(replace(Limits(), silence=60.0))
+    watch = ProcessTurnWatch(replace(ProcessLimits(), silence=60.0))
     watch.heard_at = time.monotonic() - 61.0
     return watch
 
 
-def is_ended(watch: Watch) -> bool:
+def is_ended(watch: ProcessTurnWatch) -> bool:
     try:
         asyncio.run(watch.look())
     except AgentSilent:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from curtainwall.agents.builtin.models.demo.programs import Told, read_back, steps_in
+from curtainwall.agents.builtin.models.demo.programs import StepReport, read_back, steps_in
 
 _PAST: Final = {
     "read": "read", "list": "listed", "search": "searched", "look": "looked", "count": "counted", "check": "checked", "ask": "asked",
@@ -31,7 +31,7 @@ def answer_of(codes: Sequence[str], results: Sequence[str]) -> str:
     return "\n\n".join(parts)
 
 
-def _part(told: Told) -> str:
+def _part(told: StepReport) -> str:
     match told.end:
         case "said":
             return _found(told)
@@ -43,7 +43,7 @@ def _part(told: Told) -> str:
             assert_never(told.end)
 
 
-def _found(told: Told) -> str:
+def _found(told: StepReport) -> str:
     verb, _, rest = told.deed.partition(" ")
     done = f"I {_PAST.get(verb, verb)} {rest}"
     text = told.text.rstrip()

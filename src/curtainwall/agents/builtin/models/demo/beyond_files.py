@@ -7,11 +7,11 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from curtainwall.agents.builtin.models.calls import is_tool_name
 from curtainwall.agents.builtin.models.demo import steps
-from curtainwall.agents.builtin.models.demo.forms import Build, Found, Rule, one, rule
-from curtainwall.agents.builtin.models.demo.names import Reader
+from curtainwall.agents.builtin.models.demo.forms import Build, FormRule, Found, one, rule
+from curtainwall.agents.builtin.models.demo.names import NameReader
 from curtainwall.agents.builtin.models.demo.steps import Step
+from curtainwall.agents.builtin.stubs import is_tool_name
 
 _FETCH: Final = (
     "(fetch|get|download|visit|browse|open|request|curl|wget|load|go to|navigate to|read|retrieve|pull up|look at|see|show|show me)"
@@ -22,29 +22,29 @@ _LONGEST_SUM: Final = 200
 _DESCRIBED: Final = frozenset("the a an my your our some all any it this that them these those".split())
 
 
-def _fetch(reader: Reader, found: re.Match[str]) -> Found:
+def _fetch(reader: NameReader, found: re.Match[str]) -> Found:
     urls = [reader.url(part) for part in re.split(r",\s*(?:and\s+)?|\s+and\s+", found["url"])]
     sure = [url for url in urls if url]
     return tuple(map(steps.fetch, sure)) if len(sure) == len(urls) else None
 
 
-def _fetch_bare(reader: Reader, found: re.Match[str]) -> Found:
+def _fetch_bare(reader: NameReader, found: re.Match[str]) -> Found:
     """Fetch an address that stands alone, if it is written in full."""
     span = reader.words.span(found["url"])
     return _fetch(reader, found) if span and span.kind == "url" else None
 
 
-def _save(reader: Reader, found: re.Match[str]) -> Found:
+def _save(reader: NameReader, found: re.Match[str]) -> Found:
     url, path = reader.url(found["url"]), reader.path(found["path"])
     return one(steps.save(url, path) if url and path else None)
 
 
-def _post(reader: Reader, found: re.Match[str]) -> Found:
+def _post(reader: NameReader, found: re.Match[str]) -> Found:
     url, body = reader.url(found["url"]), reader.text(found["body"])
     return one(steps.post(url, body) if url and body is not None else None)
 
 
-def _run(reader: Reader, found: re.Match[str]) -> Found:
+def _run(reader: NameReader, found: re.Match[str]) -> Found:
     """Run what is quoted, or the words as they are unless they describe a command instead of being one."""
     words = found["command"].strip()
     quoted = reader.quoted(words)
@@ -59,18 +59,18 @@ def _git(deed: str, tool: str, *, changes: bool = False, **arguments: JsonValue)
     return lambda _reader, _found: (step,)
 
 
-def _log(_reader: Reader, found: re.Match[str]) -> Found:
+def _log(_reader: NameReader, found: re.Match[str]) -> Found:
     given = found["count"] or found.groupdict().get("short")
     count = int(given) if given else 10
     return one(steps.git(f"look at the last {count} commits", "log", count=count) if 0 < count <= 1000 else None)
 
 
-def _show_commit(reader: Reader, found: re.Match[str]) -> Found:
+def _show_commit(reader: NameReader, found: re.Match[str]) -> Found:
     ref = reader.words.source(found["ref"])
     return (steps.git(f"show the commit `{ref}`", "show", ref=ref),)
 
 
-def _diff_of(reader: Reader, found: re.Match[str]) -> Found:
+def _diff_of(reader: NameReader, found: re.Match[str]) -> Found:
     named = reader.paths(found["path"])
     if not named:
         return None
@@ -78,7 +78,7 @@ def _diff_of(reader: Reader, found: re.Match[str]) -> Found:
     return (steps.git("show the changes in " + ", ".join(f"`{each.path}`" for each in named), "diff", files=files),)
 
 
-def _stage(reader: Reader, found: re.Match[str]) -> Found:
+def _prompt(reader: NameReader, found: re.Match[str]) -> Found:
     everything = re.fullmatch(
         r"everything|all(?: (?:the )?(?:changes|files))?|(?:the |my )?changes|\.|-A|--all", found["path"], re.IGNORECASE
     )
@@ -92,7 +92,7 @@ def _stage(reader: Reader, found: re.Match[str]) -> Found:
 
 
 def _commit(*, everything: bool) -> Build:
-    def build(reader: Reader, found: re.Match[str]) -> Found:
+    def build(reader: NameReader, found: re.Match[str]) -> Found:
         message = reader.text(found["message"])
         return one(steps.commit(message, everything=everything) if message else None)
 
@@ -100,7 +100,7 @@ def _commit(*, everything: bool) -> Build:
 
 
 def _ref(deed: str, tool: str, key: str, **arguments: JsonValue) -> Build:
-    def build(reader: Reader, found: re.Match[str]) -> Found:
+    def build(reader: NameReader, found: re.Match[str]) -> Found:
         span = reader.words.span(found["ref"])
         name = span.value if span else found["ref"]
         return (steps.git(f"{deed} `{name}`", tool, changes=True, **{key: name}, **arguments),)
@@ -109,30 +109,30 @@ def _ref(deed: str, tool: str, key: str, **arguments: JsonValue) -> Build:
 
 
 def _remote(deed: str, tool: str) -> Build:
-    def build(_reader: Reader, found: re.Match[str]) -> Found:
+    def build(_reader: NameReader, found: re.Match[str]) -> Found:
         remote = found["remote"]
         return (steps.git(f"{deed} `{remote or 'origin'}`", tool, changes=True, **({"remote": remote} if remote else {})),)
 
     return build
 
 
-def _clone(reader: Reader, found: re.Match[str]) -> Found:
+def _clone(reader: NameReader, found: re.Match[str]) -> Found:
     url = reader.url(found["url"]) or reader.words.source(found["url"])
     path = reader.path(found["path"]) if found["path"] else url.rstrip("/").removesuffix(".git").rpartition("/")[2]
     return one(steps.git(f"clone {url} into `{path}`", "clone", changes=True, url=url, path=path) if path and ("/" in url) else None)
 
 
-def _remember(reader: Reader, found: re.Match[str]) -> Found:
+def _remember(reader: NameReader, found: re.Match[str]) -> Found:
     text = reader.quoted(found["text"]) or reader.words.source(found["text"])
     return one(steps.remember(text) if text else None)
 
 
-def _recall(reader: Reader, found: re.Match[str]) -> Found:
+def _recall(reader: NameReader, found: re.Match[str]) -> Found:
     text = reader.quoted(found["text"]) or reader.words.source(found["text"])
     return one(steps.recall(text) if text else None)
 
 
-def _call(reader: Reader, found: re.Match[str]) -> Found:
+def _call(reader: NameReader, found: re.Match[str]) -> Found:
     """Call a tool by its name, with arguments as JSON."""
     span = reader.words.span(found["arguments"].strip()) if found["arguments"] else None
     if not is_tool_name(found["tool"]) or (found["arguments"] and (span is None or span.kind not in {"json", "code"})):
@@ -144,7 +144,7 @@ def _call(reader: Reader, found: re.Match[str]) -> Found:
     return one(steps.call(found["tool"], arguments) if isinstance(arguments, dict) else None)
 
 
-def _calculate(_reader: Reader, found: re.Match[str]) -> Found:
+def _calculate(_reader: NameReader, found: re.Match[str]) -> Found:
     """Work out plain arithmetic."""
     sum_ = " ".join(found["sum"].split())
     short = len(sum_) <= _LONGEST_SUM and _is_sum(sum_)
@@ -161,7 +161,7 @@ def _is_sum(text: str) -> bool:
     return isinstance(tree.body, ast.BinOp) and all(isinstance(node, allowed) for node in ast.walk(tree.body))
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[FormRule, ...]] = (
     rule(f"(fetch|get|download|save|store) {_PAGE} {{url:word}} (to|into|as|in) {{path}}", _save),
     rule(f"(fetch|get|download) {_PAGE} {{url:word}} and (save|store|write|put) it (to|into|as|in) {{path}}", _save),
     rule(f"{_FETCH} {_PAGE} {{url}}", _fetch),
@@ -187,7 +187,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(f"{_GIT} [git] (diff|differences|unstaged changes|uncommitted changes|changes)", _git("show the changes", "diff")),
     rule("(git diff|[show|show me] [the] [git] (diff|changes) (of|in|for|to)) {path}", _diff_of),
-    rule("(git add|stage) {path}", _stage),
+    rule("(git add|stage) {path}", _prompt),
     rule(
         "[git] commit (all|everything|the changes|my changes|all changes|all the changes|all files|the work|-am) "
         "[with|using][,] [the|a] [message][:] {message}",

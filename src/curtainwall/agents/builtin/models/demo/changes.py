@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 from curtainwall.agents.builtin.models.demo import steps
-from curtainwall.agents.builtin.models.demo.forms import Found, Rule, one, rule
-from curtainwall.agents.builtin.models.demo.names import Named, Reader
+from curtainwall.agents.builtin.models.demo.forms import FormRule, Found, one, rule
+from curtainwall.agents.builtin.models.demo.names import NamedThing, NameReader
 
 _WITH: Final = (
     "(with|containing|saying|having|holding|reading|that says|that contains|that reads|which says|which contains|which reads) "
@@ -16,50 +16,50 @@ _FILE: Final = "[a|an|the] [new|empty|text|small|short|new text|new empty] [file
 _DIRECTORY: Final = "(directory|folder|dir|subdirectory|subfolder|directories|folders)"
 
 
-def _write(reader: Reader, found: re.Match[str]) -> Found:
+def _write(reader: NameReader, found: re.Match[str]) -> Found:
     path, text = reader.path(found["path"]), reader.text(found["text"])
     return one(steps.write(path, text) if path and text is not None else None)
 
 
-def _empty(reader: Reader, found: re.Match[str]) -> Found:
+def _empty(reader: NameReader, found: re.Match[str]) -> Found:
     named = reader.named(found["path"])
     return one(steps.create(named.path) if named and named.likely and not named.directory and "*" not in named.path else None)
 
 
-def _append(reader: Reader, found: re.Match[str]) -> Found:
+def _append(reader: NameReader, found: re.Match[str]) -> Found:
     path, text = reader.path(found["path"]), reader.text(found["text"])
     return one(steps.append(path, text) if path and text is not None else None)
 
 
-def _add(reader: Reader, found: re.Match[str]) -> Found:
+def _add(reader: NameReader, found: re.Match[str]) -> Found:
     """Append, where plain words are added to what may be no file at all."""
     path, text = reader.likely_path(found["path"]), reader.text(found["text"])
     return one(steps.append(path, text) if path and text is not None else None)
 
 
-def _replace(reader: Reader, found: re.Match[str]) -> Found:
+def _replace(reader: NameReader, found: re.Match[str]) -> Found:
     named, old, new = reader.paths(found["path"]), reader.text(found["old"]), reader.text(found["new"])
     return tuple(steps.replace(each.path, old, new) for each in named) if named and old and new is not None else None
 
 
-def _remove_text(reader: Reader, found: re.Match[str]) -> Found:
+def _remove_text(reader: NameReader, found: re.Match[str]) -> Found:
     path, old = reader.path(found["path"]), reader.quoted(found["old"])
     return one(steps.replace(path, old, "") if path and old else None)
 
 
-def _directories(reader: Reader, found: re.Match[str]) -> Found:
+def _directories(reader: NameReader, found: re.Match[str]) -> Found:
     named = reader.paths(found["path"])
     return tuple(steps.make_directory(each.path) for each in named) if named else None
 
 
-def _delete(reader: Reader, found: re.Match[str]) -> Found:
+def _delete(reader: NameReader, found: re.Match[str]) -> Found:
     named = reader.paths(found["path"])
     return tuple(steps.delete(each.path) for each in named) if named and not any(each.path == "." for each in named) else None
 
 
-def _into(reader: Reader, source: str, words: str) -> str | None:
+def _into(reader: NameReader, source: str, words: str) -> str | None:
     """Return where a file goes: into what is called a directory it goes under its own name."""
-    named: Named | None = reader.named(words)
+    named: NamedThing | None = reader.named(words)
     if named is None or "*" in named.path:
         return None
     if not named.directory:
@@ -67,13 +67,13 @@ def _into(reader: Reader, source: str, words: str) -> str | None:
     return f"{named.path.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}"
 
 
-def _move(reader: Reader, found: re.Match[str]) -> Found:
+def _move(reader: NameReader, found: re.Match[str]) -> Found:
     source = reader.path(found["source"])
     destination = _into(reader, source, found["destination"]) if source else None
     return one(steps.move(source, destination) if source and destination else None)
 
 
-def _rename(reader: Reader, found: re.Match[str]) -> Found:
+def _rename(reader: NameReader, found: re.Match[str]) -> Found:
     """A new name without a directory stays in the old one's directory."""
     source, new = reader.path(found["source"]), reader.path(found["destination"])
     if not source or not new:
@@ -82,13 +82,13 @@ def _rename(reader: Reader, found: re.Match[str]) -> Found:
     return (steps.move(source, f"{parent}/{new}" if parent and "/" not in new else new),)
 
 
-def _copy(reader: Reader, found: re.Match[str]) -> Found:
+def _copy(reader: NameReader, found: re.Match[str]) -> Found:
     source = reader.path(found["source"])
     destination = _into(reader, source, found["destination"]) if source else None
     return one(steps.copy(source, destination) if source and destination else None)
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[FormRule, ...]] = (
     rule(f"(create|make|add) [me] [a|an|the] [new|empty|new empty] {_DIRECTORY} [called|named] {{path}}", _directories),
     rule("mkdir [-p] {path}", _directories),
     rule(f"(create|make) [a|an|the] [new|empty] {{path:word}} {_DIRECTORY}", _directories),

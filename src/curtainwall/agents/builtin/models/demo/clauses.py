@@ -31,7 +31,7 @@ _BETWEEN = re.compile(r"\s*;\s*|\s*\n\s*|(?<=\S)[.!?]+(?=\s|$)\s*|,?\s+(?:and\s+
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class QuotedSpan:
     """What was quoted: as it was written, and what it means."""
 
     source: str
@@ -40,13 +40,13 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ClauseWords:
     """An instruction in which one character stands for each span."""
 
     text: str
-    spans: tuple[Span, ...]
+    spans: tuple[QuotedSpan, ...]
 
-    def span(self, word: str) -> Span | None:
+    def span(self, word: str) -> QuotedSpan | None:
         """Return the span that a word is, if it is one and nothing else."""
         at = ord(word) - _STAND_IN if len(word) == 1 else -1
         return self.spans[at] if 0 <= at < len(self.spans) else None
@@ -66,9 +66,9 @@ class Words:
         return [(first, last) for first, last in found if self.text[first:last].strip()]
 
 
-def words_of(text: str) -> Words:
+def words_of(text: str) -> ClauseWords:
     """Return an instruction as words; bullets and numbers in front of lines are dropped."""
-    spans: list[Span] = []
+    spans: list[QuotedSpan] = []
     out: list[str] = []
     for piece in _parts(text):
         if isinstance(piece, str) or len(spans) >= _MOST_SPANS:
@@ -77,10 +77,10 @@ def words_of(text: str) -> Words:
             out.append(chr(_STAND_IN + len(spans)))
             spans.append(piece)
     plain = _BULLET.sub("", "".join(out))
-    return Words(re.sub(r"[^\S\n]+", " ", plain).strip(), tuple(spans))
+    return ClauseWords(re.sub(r"[^\S\n]+", " ", plain).strip(), tuple(spans))
 
 
-def _parts(text: str) -> Iterator[str | Span]:
+def _parts(text: str) -> Iterator[str | QuotedSpan]:
     at = 0
     while opener := _OPENER.search(text, at):
         span = _span_at(text, opener.start())
@@ -91,22 +91,22 @@ def _parts(text: str) -> Iterator[str | Span]:
     yield text[at:]
 
 
-def _span_at(text: str, at: int) -> Span | None:
+def _span_at(text: str, at: int) -> QuotedSpan | None:
     if text[at] == "{":
         return _json_at(text, at)
     for kind, pattern in _SPANS:
         if found := pattern.match(text, at):
             value = found["value"]
-            return Span(found.group(), _ESCAPE.sub(_unescaped, value) if kind == "text" else value, kind)
+            return QuotedSpan(found.group(), _ESCAPE.sub(_unescaped, value) if kind == "text" else value, kind)
     return None
 
 
-def _json_at(text: str, at: int) -> Span | None:
+def _json_at(text: str, at: int) -> QuotedSpan | None:
     try:
         _, end = json.JSONDecoder().raw_decode(text, at)
     except (ValueError, RecursionError):
         return None
-    return Span(text[at:end], text[at:end], "json")
+    return QuotedSpan(text[at:end], text[at:end], "json")
 
 
 def _unescaped(found: re.Match[str]) -> str:

@@ -8,32 +8,32 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from curtainwall.agents.builtin.models.demo.names import Reader
+from curtainwall.agents.builtin.models.demo.names import NameReader
 from curtainwall.agents.builtin.models.demo.steps import Step
 
 Found = tuple[Step, ...] | None
-Build = Callable[[Reader, re.Match[str]], Found]
+Build = Callable[[NameReader, re.Match[str]], Found]
 
 _TOKEN = re.compile(r"(?P<space>\s+)|\{(?P<slot>\w+)(?P<how>\*|:word|:number)?\}|(?P<mark>[()\[\]|])|(?P<letters>[^\s{}()\[\]|]+)")
 _HOW = {None: ".+?", "*": ".+", ":word": r"\S+?", ":number": r"\d{1,7}"}
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FormRule:
     """A form of words, and the steps that it asks for; it may still decline."""
 
     form: re.Pattern[str]
     build: Build
 
-    def steps(self, reader: Reader, clause: str) -> Found:
+    def steps(self, reader: NameReader, clause: str) -> Found:
         """Return the steps, if the whole clause has this form."""
         found = self.form.fullmatch(f" {clause}")
         return self.build(reader, found) if found else None
 
 
-def rule(form: str, build: Build) -> Rule:
+def rule(form: str, build: Build) -> FormRule:
     """Return the rule for a form."""
-    return Rule(re.compile(pattern_of(form), re.IGNORECASE | re.DOTALL), build)
+    return FormRule(re.compile(pattern_of(form), re.IGNORECASE | re.DOTALL), build)
 
 
 def one(step: Step | None) -> Found:

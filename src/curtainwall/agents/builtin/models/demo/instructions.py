@@ -8,8 +8,8 @@ from typing import Final
 from curtainwall.agents.builtin.models.demo import beyond_files as reaching
 from curtainwall.agents.builtin.models.demo import changes as changing
 from curtainwall.agents.builtin.models.demo import views as looking
-from curtainwall.agents.builtin.models.demo.clauses import Words, words_of
-from curtainwall.agents.builtin.models.demo.names import Reader
+from curtainwall.agents.builtin.models.demo.clauses import ClauseWords, words_of
+from curtainwall.agents.builtin.models.demo.names import NameReader
 from curtainwall.agents.builtin.models.demo.steps import Step
 
 LONGEST: Final = 1_000_000
@@ -66,7 +66,7 @@ Spot = tuple[int, str]
 
 
 def _all_of(
-    words: Words, fragments: Sequence[tuple[int, int]], start: int, it: str, seen: dict[Spot, tuple[Step, ...] | None]
+    words: ClauseWords, fragments: Sequence[tuple[int, int]], start: int, it: str, seen: dict[Spot, tuple[Step, ...] | None]
 ) -> tuple[Step, ...] | None:
     """Return the steps of all fragments from one on, each wish as short as it can be; None if that leaves something over."""
     if start == len(fragments):
@@ -86,7 +86,7 @@ def _all_of(
     return found
 
 
-def _as_far_as_possible(words: Words, fragments: Sequence[tuple[int, int]], it: str) -> Understood:
+def _as_far_as_possible(words: ClauseWords, fragments: Sequence[tuple[int, int]], it: str) -> Understood:
     steps: list[Step] = []
     lost: list[str] = []
     start = 0
@@ -104,14 +104,14 @@ def _as_far_as_possible(words: Words, fragments: Sequence[tuple[int, int]], it: 
     return Understood(tuple(steps), tuple(lost))
 
 
-def _clause(words: Words, start: int, end: int, it: str) -> tuple[Step, ...] | None:
+def _clause(words: ClauseWords, start: int, end: int, it: str) -> tuple[Step, ...] | None:
     clause = words.text[start:end].strip()
     if _POLITE.fullmatch(_STOP.sub("", clause)):
         return ()
     clause = _LEAD.sub("", clause, count=1) if _LEAD.match(clause) else clause
     clause = _STOP.sub("", _TAIL.sub("", _STOP.sub("", clause)))
     clause = _SHORT_IS.sub(r"\1 is", clause)
-    reader = Reader(words, it)
+    reader = NameReader(words, it)
     return next((steps for rule in _RULES if (steps := rule.steps(reader, clause))), None)
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from curtainwall.agents.builtin.models.demo.clauses import Words
+from curtainwall.agents.builtin.models.demo.clauses import ClauseWords
 
 _NOUNS: Final = r"file|document|directory|folder|dir|path"
 _PHRASE = re.compile(
@@ -42,7 +42,7 @@ _DESCRIBING: Final = frozenset("a an the some my your our its all any it them wh
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedThing:
     """A file or directory as the human named it; `directory` where that was said."""
 
     path: str
@@ -51,31 +51,31 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class NameReader:
     """Reads names in one instruction; `it` is the file that was spoken of last."""
 
-    words: Words
+    words: ClauseWords
     it: str = ""
 
-    def named(self, text: str) -> Named | None:
+    def named(self, text: str) -> NamedThing | None:
         """Return the file or directory that words name."""
         text = text.strip()
         if _HERE.fullmatch(text):
-            return Named(".", directory=True)
+            return NamedThing(".", directory=True)
         if self.it and _IT.fullmatch(text):
-            return Named(self.it)
+            return NamedThing(self.it)
         found = _PHRASE.fullmatch(text)
         if found is None:
             return None
         noun = (found["noun"] or found["after"] or "").lower()
         return self._of_word(found["word"], noun, has_article=bool(found["article"]))
 
-    def _of_word(self, word: str, noun: str, *, has_article: bool) -> Named | None:
+    def _of_word(self, word: str, noun: str, *, has_article: bool) -> NamedThing | None:
         directory = noun in {"directory", "folder", "dir"}
         span = self.words.span(word) or self.words.span(word.rstrip(_TRAILING))
         if span is not None:
             sound = span.kind in {"text", "code"} and span.value.strip() and "\n" not in span.value
-            return Named(span.value, directory or span.value.endswith("/")) if sound else None
+            return NamedThing(span.value, directory or span.value.endswith("/")) if sound else None
         path = word if word in {".", ".."} or word.endswith("/..") else word.rstrip(_TRAILING).removesuffix("'s")
         if not path or path.lower() in _NO_NAMES or not _BARE.fullmatch(path):
             return None
@@ -83,7 +83,7 @@ class Reader:
         # “the weather” is no file, “the weather file” and “the weather.txt” are.
         if has_article and not likely and not noun:
             return None
-        return Named(path, directory or path.endswith(("/", "..")), likely or bool(noun))
+        return NamedThing(path, directory or path.endswith(("/", "..")), likely or bool(noun))
 
     def path(self, text: str) -> str | None:
         """Return the path that words name, unless it is a pattern for many."""
@@ -99,7 +99,7 @@ class Reader:
         """Return the directory or file that a search is limited to; the current directory without words."""
         return "." if not text else self.path(text)
 
-    def paths(self, text: str) -> list[Named] | None:
+    def paths(self, text: str) -> list[NamedThing] | None:
         """Return all the files that words list, or none if one of them is no file."""
         found = [self.named(part) for part in re.split(r",\s*(?:and\s+)?|\s+and\s+|\s+&\s+", text.strip()) if part]
         sure = [each for each in found if each is not None and "*" not in each.path]

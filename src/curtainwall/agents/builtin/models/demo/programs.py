@@ -34,7 +34,7 @@ _LINE = re.compile(r'^\{"step": ', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StepReport:
     """What came of one step, as far as it was told; `cut` says that more was there."""
 
     number: int
@@ -58,7 +58,7 @@ def steps_in(code: str) -> int:
     return sum(1 for _ in _CALLED.finditer(code))
 
 
-def read_back(text: str) -> list[Told]:
+def read_back(text: str) -> list[StepReport]:
     """Return what a program told of its steps; a line that was cut in the middle gives what is left of it."""
     return [told for piece in _pieces(text) if (told := _whole(piece) or _torn(piece))]
 
@@ -69,7 +69,7 @@ def _pieces(text: str) -> Iterator[str]:
         yield text[start:end]
 
 
-def _whole(piece: str) -> Told | None:
+def _whole(piece: str) -> StepReport | None:
     try:
         found = cast("JsonValue", json.loads(piece.partition("\n")[0]))
     except (ValueError, RecursionError):
@@ -80,16 +80,16 @@ def _whole(piece: str) -> Told | None:
     for end in ends:
         match found:
             case {"step": int(number), "deed": str(deed), "cut": int(cut)} if isinstance(text := found.get(end), str):
-                return Told(number, deed, end, text, cut > 0)
+                return StepReport(number, deed, end, text, cut > 0)
             case _:
                 pass
     return None
 
 
-def _torn(piece: str) -> Told | None:
+def _torn(piece: str) -> StepReport | None:
     found = _TORN.match(piece)
     if found is None:
         return None
     text = found["text"].rstrip().removesuffix("}").removesuffix('"')
     plain = text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"').replace("\\\\", "\\")
-    return Told(int(found["number"]), json.loads(found["deed"]), cast("Ending", found["end"]), plain, cut=True)
+    return StepReport(int(found["number"]), json.loads(found["deed"]), cast("Ending", found["end"]), plain, cut=True)

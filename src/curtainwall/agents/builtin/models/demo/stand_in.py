@@ -6,13 +6,22 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from curtainwall.agents.builtin.language_model import (
+    AgentMessage,
+    ConversationItem,
+    Delta,
+    ModelReply,
+    Program,
+    ProgramOutcome,
+    Prompt,
+    UserMessage,
+)
 from curtainwall.agents.builtin.models.demo.answers import answer_of
 from curtainwall.agents.builtin.models.demo.chat import also_lost, not_followed, small_talk, too_many
 from curtainwall.agents.builtin.models.demo.instructions import Understood, last_path, spoken_of, understand
 from curtainwall.agents.builtin.models.demo.programs import MOST_STEPS, program_of
 from curtainwall.agents.builtin.models.demo.steps import Step
-from curtainwall.agents.builtin.models.estimates import account_of, free_usage, pieces
-from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Item, Program, ProgramEnded, Prompt, Reply
+from curtainwall.agents.builtin.models.usage import free_usage, plain_account, text_pieces
 
 CONTEXT_SIZE: Final = 200_000
 _EARLIER: Final = 6
@@ -34,16 +43,16 @@ class DemoModel:
     def __repr__(self) -> str:
         return "DemoModel()"
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
         """Yield a program for each message that asks for something, or an answer for what came of them."""
         text, codes = _replied(prompt)
-        for piece in pieces(text):
+        for piece in text_pieces(text):
             yield Delta(piece)
         name = f"demo-{prompt.replies + 1}"
         programs = tuple(Program(id=f"{name}-{number}" if number else name, code=code) for number, code in enumerate(codes))
-        said = AgentSaid(text=text, programs=programs)
+        said = AgentMessage(text=text, programs=programs)
         raw: JsonValue = {"text": text, "code": list(codes)}
-        yield Reply(said=said, raw=raw, usage=free_usage(prompt, said), stop_reason="tool_use" if programs else "end_turn")
+        yield ModelReply(said=said, raw=raw, usage=free_usage(prompt, said), stop_reason="tool_use" if programs else "end_turn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,7 @@ class _Heard:
 def _replied(prompt: Prompt) -> tuple[str, Sequence[str]]:
     items = prompt.items
     if not prompt.may_run:
-        return account_of(items[:-1] or items), ()
+        return plain_account(items[:-1] or items), ()
     answer = _answer_to_programs(items)
     texts = _last_said(items)
     if not texts:
@@ -77,7 +86,7 @@ def _replied(prompt: Prompt) -> tuple[str, Sequence[str]]:
     return "\n\n".join(said) or "I am listening. Say `help` to see what I can do.", codes
 
 
-def _heard(items: Sequence[Item]) -> list[_Heard]:
+def _heard(items: Sequence[ConversationItem]) -> list[_Heard]:
     """Return what people said since the last reply, message by message: what one of them does not get keeps nobody else from theirs."""
     heard: list[_Heard] = []
     it = spoken_of(_said_before(items))
@@ -104,13 +113,13 @@ def _listed(deeds: Sequence[str]) -> str:
     return deeds[0] if len(deeds) == 1 else f"{', '.join(deeds[:-1])} and {deeds[-1]}"
 
 
-def _answer_to_programs(items: Sequence[Item]) -> str:
+def _answer_to_programs(items: Sequence[ConversationItem]) -> str:
     """Return the answer where programs have ended since the last reply, and nothing otherwise."""
     at = _last_reply(items)
     reply = items[at] if at >= 0 else None
-    if not isinstance(reply, AgentSaid) or not reply.programs:
+    if not isinstance(reply, AgentMessage) or not reply.programs:
         return ""
-    ended = {item.id: item.text for item in items[at + 1 :] if isinstance(item, ProgramEnded)}
+    ended = {item.id: item.text for item in items[at + 1 :] if isinstance(item, ProgramOutcome)}
     known = [program for program in reply.programs if program.id in ended]
     if not known:
         return ""
@@ -119,21 +128,21 @@ def _answer_to_programs(items: Sequence[Item]) -> str:
     return f"{answer}\n\n{also_lost(lost)}" if lost else answer
 
 
-def _last_reply(items: Sequence[Item]) -> int:
-    return next((at for at in range(len(items) - 1, -1, -1) if isinstance(items[at], AgentSaid)), -1)
+def _last_reply(items: Sequence[ConversationItem]) -> int:
+    return next((at for at in range(len(items) - 1, -1, -1) if isinstance(items[at], AgentMessage)), -1)
 
 
-def _last_said(items: Sequence[Item]) -> list[str]:
+def _last_said(items: Sequence[ConversationItem]) -> list[str]:
     """Return what people said since the last reply; what was put beside it as context, or as a block in tags, asks for nothing."""
-    said = [item.text for item in items[_last_reply(items) + 1 :] if isinstance(item, HumanSaid) and not item.is_context]
+    said = [item.text for item in items[_last_reply(items) + 1 :] if isinstance(item, UserMessage) and not item.is_context]
     return [text for text in said if not (text.lstrip().startswith("<") and text.rstrip().endswith(">"))]
 
 
-def _said_before(items: Sequence[Item]) -> list[str]:
+def _said_before(items: Sequence[ConversationItem]) -> list[str]:
     earlier: list[str] = []
     for at in range(_last_reply(items), -1, -1):
         item = items[at]
-        if isinstance(item, HumanSaid) and not item.is_context:
+        if isinstance(item, UserMessage) and not item.is_context:
             earlier.append(item.text)
             if len(earlier) == _EARLIER:
                 break

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.agents.builtin.models.calls import call_of
+from curtainwall.agents.builtin.stubs import call_expression
 
 MOST_FILES: Final = 1_000
 
@@ -232,13 +232,13 @@ def _shown(text: str, most: int = 60) -> str:
 
 def read(path: str) -> Step:
     """Read a file."""
-    return Step(f"read {_shown(path)}", call_of("filesystem.read_file", {"path": path}), path=path)
+    return Step(f"read {_shown(path)}", call_expression("filesystem.read_file", {"path": path}), path=path)
 
 
 def read_part(path: str, end: str, count: int) -> Step:
     """Read the first (`head`) or last (`tail`) lines of a file."""
     which = f"{'first' if end == 'head' else 'last'} {f'{count} lines' if count > 1 else 'line'}"
-    return Step(f"read the {which} of {_shown(path)}", call_of("filesystem.read_file", {"path": path, end: count}), path=path)
+    return Step(f"read the {which} of {_shown(path)}", call_expression("filesystem.read_file", {"path": path, end: count}), path=path)
 
 
 def look(path: str) -> Step:
@@ -288,7 +288,7 @@ def check_for(path: str) -> Step:
 
 def allowed_directories() -> Step:
     """Tell which directories are free to use."""
-    return Step("ask which directories are free to use", call_of("filesystem.list_allowed_directories", {}))
+    return Step("ask which directories are free to use", call_expression("filesystem.list_allowed_directories", {}))
 
 
 # Changing
@@ -296,7 +296,7 @@ def allowed_directories() -> Step:
 
 def write(path: str, text: str) -> Step:
     """Write a file."""
-    return Step(f"write {_shown(path)}", call_of("filesystem.write_file", {"path": path, "content": text}), changes=True, path=path)
+    return Step(f"write {_shown(path)}", call_expression("filesystem.write_file", {"path": path, "content": text}), changes=True, path=path)
 
 
 def create(path: str) -> Step:
@@ -316,17 +316,17 @@ def replace(path: str, old: str, new: str) -> Step:
 
 def make_directory(path: str) -> Step:
     """Make a directory."""
-    return Step(f"make the directory {_shown(path)}", call_of("filesystem.create_directory", {"path": path}), changes=True)
+    return Step(f"make the directory {_shown(path)}", call_expression("filesystem.create_directory", {"path": path}), changes=True)
 
 
 def delete(path: str) -> Step:
     """Delete a file."""
-    return Step(f"delete {_shown(path)}", call_of("filesystem.delete_file", {"path": path}), changes=True, path=path)
+    return Step(f"delete {_shown(path)}", call_expression("filesystem.delete_file", {"path": path}), changes=True, path=path)
 
 
 def move(source: str, destination: str) -> Step:
     """Move or rename."""
-    code = call_of("filesystem.move_file", {"source": source, "destination": destination})
+    code = call_expression("filesystem.move_file", {"source": source, "destination": destination})
     return Step(f"move {_shown(source)} to {_shown(destination)}", code, changes=True, path=destination)
 
 
@@ -360,7 +360,7 @@ def run(command: str) -> Step:
 
 def git(deed: str, tool: str, *, changes: bool = False, **arguments: JsonValue) -> Step:
     """Do something with git."""
-    return Step(deed, call_of(f"git.{tool}", arguments), changes=changes)
+    return Step(deed, call_expression(f"git.{tool}", arguments), changes=changes)
 
 
 def commit(message: str, *, everything: bool) -> Step:
@@ -382,7 +382,7 @@ def recall(query: str) -> Step:
 
 def call(tool: str, arguments: dict[str, JsonValue]) -> Step:
     """Call any tool by its name."""
-    return Step(f"call `{tool}`", call_of(tool, arguments), changes=True)
+    return Step(f"call `{tool}`", call_expression(tool, arguments), changes=True)
 
 
 def _place(path: str) -> str:

@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 from curtainwall.agents.builtin.models.demo import steps
-from curtainwall.agents.builtin.models.demo.forms import Found, Rule, one, rule
-from curtainwall.agents.builtin.models.demo.names import Named, Reader
+from curtainwall.agents.builtin.models.demo.forms import FormRule, Found, one, rule
+from curtainwall.agents.builtin.models.demo.names import NamedThing, NameReader
 from curtainwall.agents.builtin.models.demo.steps import Step
 
 _LANGUAGES: Final = {
@@ -28,29 +28,29 @@ _THE_TEXT: Final = "[(the|a) (text|word|words|string|phrase|term)]"
 _LOOK_FOR: Final = "(find|list|show|show me|search for|look for|locate|get)"
 
 
-def _seen(named: Named) -> Step:
+def _seen(named: NamedThing) -> Step:
     if named.directory:
         return steps.list_entries(named.path)
     name = named.path.rpartition("/")[2]
     return steps.read(named.path) if "." in name.strip(".") else steps.look(named.path)
 
 
-def _all_seen(reader: Reader, words: str, *, likely: bool = False) -> Found:
+def _all_seen(reader: NameReader, words: str, *, likely: bool = False) -> Found:
     found = reader.paths(words)
     if found is None or (likely and not all(each.likely for each in found)):
         return None
     return tuple(_seen(each) for each in found)
 
 
-def _read(reader: Reader, found: re.Match[str]) -> Found:
+def _read(reader: NameReader, found: re.Match[str]) -> Found:
     return _all_seen(reader, found["what"])
 
 
-def _show(reader: Reader, found: re.Match[str]) -> Found:
+def _show(reader: NameReader, found: re.Match[str]) -> Found:
     return _all_seen(reader, found["what"], likely=True)
 
 
-def _part(reader: Reader, found: re.Match[str]) -> Found:
+def _part(reader: NameReader, found: re.Match[str]) -> Found:
     if found["end"].lower() not in {"first", "last", "top", "bottom", "head", "tail"}:
         return None
     path = reader.path(found["what"])
@@ -59,22 +59,22 @@ def _part(reader: Reader, found: re.Match[str]) -> Found:
     return one(steps.read_part(path, end, count) if path and 0 < count <= 1_000_000 else None)
 
 
-def _list(reader: Reader, found: re.Match[str]) -> Found:
+def _list(reader: NameReader, found: re.Match[str]) -> Found:
     path = reader.place(found["where"])
     return one(steps.list_entries(path) if path else None)
 
 
-def _list_several(reader: Reader, found: re.Match[str]) -> Found:
+def _list_several(reader: NameReader, found: re.Match[str]) -> Found:
     named = reader.paths(found["where"])
     return tuple(steps.list_entries(each.path) for each in named) if named else None
 
 
-def _tree(reader: Reader, found: re.Match[str]) -> Found:
+def _tree(reader: NameReader, found: re.Match[str]) -> Found:
     path = reader.place(found["where"])
     return one(steps.show_tree(path) if path else None)
 
 
-def _search(reader: Reader, found: re.Match[str]) -> Found:
+def _search(reader: NameReader, found: re.Match[str]) -> Found:
     path, wanted = reader.place(found["where"]), reader.text(found["what"])
     if not path or not wanted:
         return None
@@ -83,18 +83,18 @@ def _search(reader: Reader, found: re.Match[str]) -> Found:
     return (steps.search(wanted, path),)
 
 
-def _search_everywhere(reader: Reader, found: re.Match[str]) -> Found:
+def _search_everywhere(reader: NameReader, found: re.Match[str]) -> Found:
     wanted = reader.text(found["what"])
     if wanted and "*" in wanted and reader.quoted(found["what"]) is None:
         return (steps.find_files(wanted, "."),)
     return one(steps.search(wanted, ".") if wanted else None)
 
 
-def _search_there(reader: Reader, found: re.Match[str]) -> Found:
+def _search_there(reader: NameReader, found: re.Match[str]) -> Found:
     return None if found["where"].lower() in {"everywhere", "here"} else _search(reader, found)
 
 
-def _find(reader: Reader, found: re.Match[str]) -> Found:
+def _find(reader: NameReader, found: re.Match[str]) -> Found:
     """Find a file where the word looks like one, and otherwise the word in files."""
     path = reader.place(found["where"])
     if not path:
@@ -106,18 +106,18 @@ def _find(reader: Reader, found: re.Match[str]) -> Found:
     return one(steps.search(wanted, path) if wanted else None)
 
 
-def _named_files(reader: Reader, found: re.Match[str]) -> Found:
+def _named_files(reader: NameReader, found: re.Match[str]) -> Found:
     path, named = reader.place(found["where"]), reader.named(found["what"])
     return one(steps.find_files(named.path, path) if path and named else None)
 
 
-def _kind_of_files(reader: Reader, found: re.Match[str]) -> Found:
+def _kind_of_files(reader: NameReader, found: re.Match[str]) -> Found:
     path, kind = reader.place(found["where"]), found["kind"].lower()
     pattern = _LANGUAGES.get(kind) or (f"*{kind}" if re.fullmatch(r"\.\w+", kind) else kind if "*" in kind else None)
     return one(steps.find_files(pattern, path) if path and pattern else None)
 
 
-def _count(reader: Reader, found: re.Match[str]) -> Found:
+def _count(reader: NameReader, found: re.Match[str]) -> Found:
     what = _UNITS.get(found["unit"].lower().rstrip("s"))
     if what is None:
         return None
@@ -125,35 +125,35 @@ def _count(reader: Reader, found: re.Match[str]) -> Found:
     return tuple(steps.count(each.path, what) for each in named) if named else None
 
 
-def _long(reader: Reader, found: re.Match[str]) -> Found:
+def _long(reader: NameReader, found: re.Match[str]) -> Found:
     path = reader.likely_path(found["what"])
     return one(steps.count(path, "lines") if path else None)
 
 
-def _count_files(reader: Reader, found: re.Match[str]) -> Found:
+def _count_files(reader: NameReader, found: re.Match[str]) -> Found:
     path = reader.place(found["where"])
     return one(steps.count_files(path) if path else None)
 
 
-def _about(reader: Reader, found: re.Match[str]) -> Found:
+def _about(reader: NameReader, found: re.Match[str]) -> Found:
     path = reader.likely_path(found["what"])
     return one(steps.about(path) if path else None)
 
 
-def _exists(reader: Reader, found: re.Match[str]) -> Found:
+def _exists(reader: NameReader, found: re.Match[str]) -> Found:
     path = reader.path(found["what"])
     return one(steps.check_for(path) if path else None)
 
 
-def _here(_reader: Reader, _found: re.Match[str]) -> Found:
+def _here(_reader: NameReader, _found: re.Match[str]) -> Found:
     return (steps.list_entries("."),)
 
 
-def _directories(_reader: Reader, _found: re.Match[str]) -> Found:
+def _directories(_reader: NameReader, _found: re.Match[str]) -> Found:
     return (steps.allowed_directories(),)
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[FormRule, ...]] = (
     # What a directory holds
     rule("(ls|dir|list|look around|list it) [here|-la|-l|-a|-al]", _here),
     rule(f"{_WHAT_IS} [the files] (here|there|around|around here)", _here),

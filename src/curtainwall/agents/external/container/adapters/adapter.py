@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from curtainwall.agents.external import Ear
-from curtainwall.agents.external.container.inside import BRIDGE, CERTIFICATE, HOME, ORIENTATION, PROXY
+from curtainwall.agents.external import OutputParser
+from curtainwall.agents.external.container.spec import BRIDGE, CERTIFICATE, HOME, ORIENTATION, PROXY
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class AgentLaunch:
     """How the agent is started: command, environment, and files by their names in the orientation directory. The message is its stdin.
 
     `preface` goes before the message where the agent has no better place for its orientation.
@@ -53,11 +53,11 @@ class Adapter(Protocol):
         """Return the providers that it can talk to, the usual one first, each with the variable that its key goes into."""
         ...
 
-    def launch(self, task: Task) -> Launch:
+    def launch(self, task: Task) -> AgentLaunch:
         """Return how a turn is started."""
         ...
 
-    def ear(self) -> Ear:
+    def ear(self) -> OutputParser:
         """Return whoever listens to one turn."""
         ...
 

@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from curtainwall.agents.external import SERVER, ClaudeEar, claude_key
+from curtainwall.agents.external import SERVER, ClaudeOutputParser, claude_key
 from curtainwall.agents.external.container.adapters.adapter import (
     SURROUNDINGS,
-    Launch,
+    AgentLaunch,
     Task,
     bridge,
     in_orientation,
@@ -23,12 +23,12 @@ class ClaudeCode:
     name = "claude-code"
     providers: Mapping[str, str] = {_PROVIDER: "ANTHROPIC_API_KEY"}
 
-    def launch(self, task: Task) -> Launch:
+    def launch(self, task: Task) -> AgentLaunch:
         """Return how a turn is started."""
         program, arguments = bridge()
         servers = {"mcpServers": {SERVER: {"type": "stdio", "command": program, "args": arguments}}}
         milliseconds = str(task.patience * 1000)
-        return Launch(
+        return AgentLaunch(
             command=(
                 *("claude", "--print", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),
                 *("--mcp-config", in_orientation(_SETTINGS), "--strict-mcp-config"),
@@ -54,9 +54,9 @@ class ClaudeCode:
             files={_SETTINGS: json.dumps(servers)},
         )
 
-    def ear(self) -> ClaudeEar:
+    def ear(self) -> ClaudeOutputParser:
         """Return whoever listens to one turn."""
-        return ClaudeEar()
+        return ClaudeOutputParser()
 
     def transcripts(self, conversation: str) -> Sequence[str]:
         """Return where the conversation is kept."""

@@ -8,21 +8,21 @@ from pydantic import JsonValue
 
 from curtainwall.agents.external import (
     SERVER,
-    Does,
-    Event,
-    Failed,
-    Finished,
-    Heard,
-    JsonEar,
-    Lost,
-    Named,
-    Spoke,
-    Used,
-    below,
-    text_below,
+    Activity,
+    AgentReport,
+    ConversationName,
+    ConversationUnknown,
+    JsonEvent,
+    JsonOutputParser,
+    OwnToolUse,
+    ReportedEnd,
+    ReportedFailure,
+    WholeText,
+    nested,
+    nested_text,
 )
 from curtainwall.agents.external.container.adapters.adapter import (
-    Launch,
+    AgentLaunch,
     Task,
     bridge,
     environment,
@@ -35,7 +35,7 @@ class Codex:
     name = "codex"
     providers: Mapping[str, str] = {"openai": "OPENAI_API_KEY"}
 
-    def launch(self, task: Task) -> Launch:
+    def launch(self, task: Task) -> AgentLaunch:
         """Return how a turn is started."""
         program, arguments = bridge()
         settings: dict[str, JsonValue] = {
@@ -65,7 +65,7 @@ class Codex:
             "features.enable_request_compression": False,
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={_toml(value)}")]
-        return Launch(
+        return AgentLaunch(
             command=(
                 *("codex", "exec", *(() if task.is_new else ("resume",))),
                 *("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json"),
@@ -77,9 +77,9 @@ class Codex:
             environment=environment(self, task),
         )
 
-    def ear(self) -> "CodexEar":
+    def ear(self) -> "CodexOutputParser":
         """Return whoever listens to one turn."""
-        return CodexEar()
+        return CodexOutputParser()
 
     def transcripts(self, conversation: str) -> Sequence[str]:
         """Return where the conversation is kept."""
@@ -93,21 +93,21 @@ _OUTCOMES: Final = frozenset({"id", "type", "status", "aggregated_output", "exit
 _REMEMBERED: Final = 1_000
 
 
-class CodexEar(JsonEar):
+class CodexOutputParser(JsonOutputParser):
     """Listens to `codex exec --json`."""
 
     def __init__(self) -> None:
         self._used_before: dict[str, None] = {}
 
-    def overhear(self, line: str) -> Sequence[Heard]:
+    def parse_stderr(self, line: str) -> Sequence[AgentReport]:
         """Take a line of stderr."""
         if "no rollout found for thread id" in line:
-            return (Lost(),)
+            return (ConversationUnknown(),)
         if line.startswith("Error:") and "required MCP servers failed" in line:
-            return (Failed("it did not reach the session's tools"),)
+            return (ReportedFailure("it did not reach the session's tools"),)
         return ()
 
-    def _used(self, name: str, kind: str, item: Mapping[str, JsonValue]) -> Sequence[Heard]:
+    def _used(self, name: str, kind: str, item: Mapping[str, JsonValue]) -> Sequence[AgentReport]:
         """Tell of an item once, though it is told when it begins and when it ends."""
         if name in self._used_before or (kind == "mcp_tool_call" and item.get("server") == SERVER):
             return ()
@@ -116,41 +116,41 @@ class CodexEar(JsonEar):
             del self._used_before[next(iter(self._used_before))]
         return (_use_of(kind, item),)
 
-    def take(self, event: Event) -> Sequence[Heard]:
+    def take(self, event: JsonEvent) -> Sequence[AgentReport]:
         """Take an event."""
         match event:
             case {"type": "thread.started", "thread_id": str(thread)}:
-                return (Named(thread),)
+                return (ConversationName(thread),)
             case {"type": "item.completed", "item": {"type": "agent_message", "text": str(text)}}:
-                return (Spoke(text),)
+                return (WholeText(text),)
             case {"type": "item.completed", "item": {"type": "error", "message": str(message)}}:
-                return (Does(message[:200]),)
+                return (Activity(message[:200]),)
             case {"type": "item.started" | "item.completed", "item": {"type": str(kind), "id": str(name)} as item} if kind not in _NO_TOOLS:
                 return self._used(name, kind, item)
             case {"type": "error", "message": str(message)} if message.startswith("Reconnecting"):
-                return (Does(message[:200]),)
+                return (Activity(message[:200]),)
             case {"type": "turn.completed"}:
-                return (Finished(),)
+                return (ReportedEnd(),)
             case {"type": "turn.failed"}:
-                return (Failed(_plain(text_below(below(dict(event), "error"), "message"))),)
+                return (ReportedFailure(_plain(nested_text(nested(dict(event), "error"), "message"))),)
             case _:
                 return ()
 
 
-def _use_of(kind: str, item: Mapping[str, JsonValue]) -> Used:
+def _use_of(kind: str, item: Mapping[str, JsonValue]) -> OwnToolUse:
     match kind, item:
         case "command_execution", {"command": str(command)}:
-            return Used("shell", command)
+            return OwnToolUse("shell", command)
         case "mcp_tool_call", {"server": str(server), "tool": str(tool)}:
-            return Used(f"{server}.{tool}", item.get("arguments"))
+            return OwnToolUse(f"{server}.{tool}", item.get("arguments"))
         case _:
-            return Used(kind, {name: value for name, value in item.items() if name not in _OUTCOMES})
+            return OwnToolUse(kind, {name: value for name, value in item.items() if name not in _OUTCOMES})
 
 
 def _plain(message: str) -> str:
     """Return an API's error without its JSON."""
     try:
-        return text_below(json.loads(message), "error", "message") or message
+        return nested_text(json.loads(message), "error", "message") or message
     except (ValueError, RecursionError):
         return message
 

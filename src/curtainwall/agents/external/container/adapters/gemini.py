@@ -8,25 +8,25 @@ from pydantic import JsonValue
 
 from curtainwall.agents.external import (
     SERVER,
-    Event,
-    Failed,
-    Finished,
-    Heard,
-    JsonEar,
-    Lost,
-    Named,
-    Said,
-    Used,
-    is_ours,
-    text_below,
+    AgentReport,
+    ConversationName,
+    ConversationUnknown,
+    JsonEvent,
+    JsonOutputParser,
+    OwnToolUse,
+    ReportedEnd,
+    ReportedFailure,
+    TextDelta,
+    is_session_tool,
+    nested_text,
 )
 from curtainwall.agents.external.container.adapters.adapter import (
-    Launch,
+    AgentLaunch,
     Task,
     bridge,
     environment,
 )
-from curtainwall.agents.external.container.inside import ROOT_FILES
+from curtainwall.agents.external.container.spec import ROOT_FILES
 
 _SETTINGS: Final = "gemini.json"
 
@@ -37,7 +37,7 @@ class Gemini:
     name = "gemini"
     providers: Mapping[str, str] = {"gemini": "GEMINI_API_KEY"}
 
-    def launch(self, task: Task) -> Launch:
+    def launch(self, task: Task) -> AgentLaunch:
         """Return how a turn is started."""
         program, arguments = bridge()
         tools: JsonValue = {"command": program, "args": [*arguments], "timeout": task.patience * 1000, "trust": True}
@@ -50,7 +50,7 @@ class Gemini:
             "mcp": {"allowed": [SERVER]},
             "mcpServers": {SERVER: tools},
         }
-        return Launch(
+        return AgentLaunch(
             command=(
                 *("gemini", "--yolo", "--output-format", "stream-json"),
                 *(("--model", task.model) if task.model else ()),
@@ -69,43 +69,45 @@ class Gemini:
             preface=task.orientation if task.is_new else "",
         )
 
-    def ear(self) -> "GeminiEar":
+    def ear(self) -> "GeminiOutputParser":
         """Return whoever listens to one turn."""
-        return GeminiEar()
+        return GeminiOutputParser()
 
     def transcripts(self, conversation: str) -> Sequence[str]:
         """Return where the conversation is kept."""
         return (f".gemini/tmp/*/chats/session-*-{conversation[:8]}.jsonl",)
 
 
-class GeminiEar(JsonEar):
+class GeminiOutputParser(JsonOutputParser):
     """Listens to stream-json."""
 
-    def overhear(self, line: str) -> Sequence[Heard]:
+    def parse_stderr(self, line: str) -> Sequence[AgentReport]:
         """Take a line of stderr."""
         if line.startswith("Error resuming session"):
-            return (Lost(),)
+            return (ConversationUnknown(),)
         if line.startswith("Security Warning: Skipping system settings file"):
             # It takes settings that outrank a workspace's from root alone. Without them it has no tools of the session's, and calls home.
-            return (Failed("it ignores the settings that Curtainwall gives it, because it does not take them for root's", stop=True),)
+            return (
+                ReportedFailure("it ignores the settings that Curtainwall gives it, because it does not take them for root's", stop=True),
+            )
         if line.startswith("MCP issues detected"):
-            return (Failed("it did not reach the session's tools", stop=True),)
+            return (ReportedFailure("it did not reach the session's tools", stop=True),)
         return ()
 
-    def take(self, event: Event) -> Sequence[Heard]:
+    def take(self, event: JsonEvent) -> Sequence[AgentReport]:
         """Take an event."""
         match event:
             case {"type": "init", "session_id": str(session)}:
-                return (Named(session),)
+                return (ConversationName(session),)
             case {"type": "message", "role": "assistant", "content": str(text)}:
-                return (Said(text),)
-            case {"type": "tool_use", "tool_name": str(tool)} if not is_ours(tool):
-                return (Used(tool, event.get("parameters")),)
+                return (TextDelta(text),)
+            case {"type": "tool_use", "tool_name": str(tool)} if not is_session_tool(tool):
+                return (OwnToolUse(tool, event.get("parameters")),)
             case {"type": "error", "severity": "error", "message": str(message)}:
-                return (Failed(message),)
+                return (ReportedFailure(message),)
             case {"type": "result", "status": "success"}:
-                return (Finished(),)
+                return (ReportedEnd(),)
             case {"type": "result"}:
-                return (Failed(text_below(dict(event), "error", "message") or "it failed"),)
+                return (ReportedFailure(nested_text(dict(event), "error", "message") or "it failed"),)
             case _:
                 return ()

@@ -6,25 +6,25 @@ from typing import Final
 from pydantic import JsonValue
 
 from curtainwall.agents.external import (
-    Event,
-    Failed,
-    Finished,
-    Heard,
-    JsonEar,
-    Lost,
-    Said,
-    Used,
-    below,
-    is_ours,
-    text_below,
+    AgentReport,
+    ConversationUnknown,
+    JsonEvent,
+    JsonOutputParser,
+    OwnToolUse,
+    ReportedEnd,
+    ReportedFailure,
+    TextDelta,
+    is_session_tool,
+    nested,
+    nested_text,
 )
 from curtainwall.agents.external.container.adapters.adapter import (
-    Launch,
+    AgentLaunch,
     Task,
     chosen_provider,
     environment,
 )
-from curtainwall.agents.external.container.inside import BRIDGE
+from curtainwall.agents.external.container.spec import BRIDGE
 
 _PROVIDERS: Final = {"gemini": "google"}
 
@@ -39,10 +39,10 @@ class Goose:
         "gemini": "GOOGLE_API_KEY",
     }
 
-    def launch(self, task: Task) -> Launch:
+    def launch(self, task: Task) -> AgentLaunch:
         """Return how a turn is started."""
         provider = chosen_provider(self, task)
-        return Launch(
+        return AgentLaunch(
             command=(
                 *("goose", "run", "--instructions", "-", "--output-format", "stream-json", "--quiet"),
                 *("--no-profile", "--with-builtin", "developer", "--with-extension", " ".join(BRIDGE)),
@@ -61,9 +61,9 @@ class Goose:
             ),
         )
 
-    def ear(self) -> "GooseEar":
+    def ear(self) -> "GooseOutputParser":
         """Return whoever listens to one turn."""
-        return GooseEar()
+        return GooseOutputParser()
 
     def transcripts(self, conversation: str) -> Sequence[str]:
         """Return nothing: all conversations are in one database of its own."""
@@ -71,36 +71,40 @@ class Goose:
         return ()
 
 
-class GooseEar(JsonEar):
+class GooseOutputParser(JsonOutputParser):
     """Listens to stream-json."""
 
-    def overhear(self, line: str) -> Sequence[Heard]:
+    def parse_stderr(self, line: str) -> Sequence[AgentReport]:
         """Take a line of stderr."""
         if "No session found" in line or "Session not found" in line:
-            return (Lost(),)
+            return (ConversationUnknown(),)
         if "Failed to start extension" in line or "Failed to add extension" in line:
-            return (Failed("it did not reach the session's tools", stop=True),)
+            return (ReportedFailure("it did not reach the session's tools", stop=True),)
         return ()
 
-    def take(self, event: Event) -> Sequence[Heard]:
+    def take(self, event: JsonEvent) -> Sequence[AgentReport]:
         """Take an event."""
         match event:
             case {"type": "message", "message": {"role": "assistant", "content": list(parts)}}:
-                return [heard for part in parts if (heard := _heard_in(part)) is not None]
+                return [heard for part in parts if (heard := _parse_part(part)) is not None]
             case {"type": "error"}:
-                return (Failed(text_below(dict(event), "error") or text_below(below(dict(event), "error"), "message") or "it failed"),)
+                return (
+                    ReportedFailure(
+                        nested_text(dict(event), "error") or nested_text(nested(dict(event), "error"), "message") or "it failed"
+                    ),
+                )
             case {"type": "complete"}:
-                return (Finished(),)
+                return (ReportedEnd(),)
             case _:
                 return ()
 
 
-def _heard_in(part: JsonValue) -> Heard | None:
+def _parse_part(part: JsonValue) -> AgentReport | None:
     """Return what a part of a message says, or which tool it is about."""
     match part:
         case {"type": "text", "text": str(text)}:
-            return Said(text)
-        case {"type": "toolRequest", "toolCall": {"value": {"name": str(tool)} as call}} if not is_ours(tool):
-            return Used(tool, call.get("arguments"))
+            return TextDelta(text)
+        case {"type": "toolRequest", "toolCall": {"value": {"name": str(tool)} as call}} if not is_session_tool(tool):
+            return OwnToolUse(tool, call.get("arguments"))
         case _:
             return None

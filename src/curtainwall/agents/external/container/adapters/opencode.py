@@ -8,20 +8,20 @@ from pydantic import JsonValue
 
 from curtainwall.agents.external import (
     SERVER,
-    Event,
-    Failed,
-    Finished,
-    Heard,
-    JsonEar,
-    Lost,
-    Named,
-    Spoke,
-    Used,
-    is_ours,
-    text_below,
+    AgentReport,
+    ConversationName,
+    ConversationUnknown,
+    JsonEvent,
+    JsonOutputParser,
+    OwnToolUse,
+    ReportedEnd,
+    ReportedFailure,
+    WholeText,
+    is_session_tool,
+    nested_text,
 )
 from curtainwall.agents.external.container.adapters.adapter import (
-    Launch,
+    AgentLaunch,
     Task,
     bridge,
     chosen_provider,
@@ -45,7 +45,7 @@ class OpenCode:
         "gemini": "GOOGLE_GENERATIVE_AI_API_KEY",
     }
 
-    def launch(self, task: Task) -> Launch:
+    def launch(self, task: Task) -> AgentLaunch:
         """Return how a turn is started."""
         program, arguments = bridge()
         provider = chosen_provider(self, task)
@@ -67,7 +67,7 @@ class OpenCode:
             # Titles are made by the same model, because a smaller one may be nowhere to be reached.
             **({"model": model, "small_model": model} if model else {}),
         }
-        return Launch(
+        return AgentLaunch(
             command=(
                 *("opencode", "run", "--format", "json", "--print-logs", "--log-level", "WARN"),
                 *(() if task.is_new else ("--session", task.conversation)),
@@ -89,9 +89,9 @@ class OpenCode:
             files={_CONFIG: json.dumps(config), _ORIENTATION: task.orientation},
         )
 
-    def ear(self) -> "OpenCodeEar":
+    def ear(self) -> "OpenCodeOutputParser":
         """Return whoever listens to one turn."""
-        return OpenCodeEar()
+        return OpenCodeOutputParser()
 
     def transcripts(self, conversation: str) -> Sequence[str]:
         """Return nothing: all conversations are in one database of its own."""
@@ -99,36 +99,36 @@ class OpenCode:
         return ()
 
 
-class OpenCodeEar(JsonEar):
+class OpenCodeOutputParser(JsonOutputParser):
     """Listens to `opencode run --format json`."""
 
     def __init__(self) -> None:
         self._named = ""
 
-    def overhear(self, line: str) -> Sequence[Heard]:
+    def parse_stderr(self, line: str) -> Sequence[AgentReport]:
         """Take a line of stderr."""
         if "Session not found" in line:
-            return (Lost(),)
+            return (ConversationUnknown(),)
         if 'message="server unavailable"' in line and f"key={SERVER} " in line:
-            return (Failed("it did not reach the session's tools", stop=True),)
+            return (ReportedFailure("it did not reach the session's tools", stop=True),)
         return ()
 
-    def take(self, event: Event) -> Sequence[Heard]:
+    def take(self, event: JsonEvent) -> Sequence[AgentReport]:
         """Take an event."""
-        heard: list[Heard] = []
-        name = text_below(dict(event), "sessionID")
+        heard: list[AgentReport] = []
+        name = nested_text(dict(event), "sessionID")
         if name and name != self._named:
             self._named = name
-            heard.append(Named(name))
+            heard.append(ConversationName(name))
         match event:
             case {"type": "text", "part": {"text": str(text)}}:
-                heard.append(Spoke(text))
-            case {"type": "tool_use", "part": {"tool": str(tool), "state": dict(state)}} if not is_ours(tool):
-                heard.append(Used(tool, state.get("input")))
+                heard.append(WholeText(text))
+            case {"type": "tool_use", "part": {"tool": str(tool), "state": dict(state)}} if not is_session_tool(tool):
+                heard.append(OwnToolUse(tool, state.get("input")))
             case {"type": "step_finish", "part": {"reason": str(reason)}} if reason != "tool-calls":
-                heard.append(Finished())
+                heard.append(ReportedEnd())
             case {"type": "error", "error": dict(error)}:
-                heard.append(Failed(text_below(error, "data", "message") or text_below(error, "name") or "it failed"))
+                heard.append(ReportedFailure(nested_text(error, "data", "message") or nested_text(error, "name") or "it failed"))
             case _:
                 pass
         return heard

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from curtainwall.agents.external import (
-    Finished,
-    Heard,
-    Said,
+    AgentReport,
+    ReportedEnd,
+    TextDelta,
 )
 from curtainwall.agents.external.container.adapters.adapter import (
-    Launch,
+    AgentLaunch,
     Task,
     environment,
 )
-from curtainwall.agents.external.container.inside import BRIDGE
+from curtainwall.agents.external.container.spec import BRIDGE
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class PlainAgent:
     providers: Mapping[str, str] = field(default_factory=dict[str, str])
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def launch(self, task: Task) -> Launch:
+    def launch(self, task: Task) -> AgentLaunch:
         """Return how a turn is started."""
         known = {"{conversation}": task.conversation, "{model}": task.model}
         parts = (*self.command, *(() if task.is_new else self.resume))
         own = {**self.variables, "CURTAINWALL_TOOLS": " ".join(BRIDGE), "CURTAINWALL_ORIENTATION": task.orientation}
-        return Launch(command=tuple(known.get(part, part) for part in parts), environment=environment(self, task, **own))
+        return AgentLaunch(command=tuple(known.get(part, part) for part in parts), environment=environment(self, task, **own))
 
-    def ear(self) -> "PlainEar":
+    def ear(self) -> "PlainOutputParser":
         """Return whoever listens to one turn."""
-        return PlainEar()
+        return PlainOutputParser()
 
     def transcripts(self, conversation: str) -> Sequence[str]:
         """Return nothing: only the program knows what it keeps."""
@@ -46,14 +46,14 @@ class PlainAgent:
         return ()
 
 
-class PlainEar:
+class PlainOutputParser:
     """Takes every line as text; that it was all is told by the exit code."""
 
-    def hear(self, line: str) -> Sequence[Heard]:
+    def hear(self, line: str) -> Sequence[AgentReport]:
         """Take a line of stdout."""
-        return Said(f"{line}\n"), Finished()
+        return TextDelta(f"{line}\n"), ReportedEnd()
 
-    def overhear(self, line: str) -> Sequence[Heard]:
+    def parse_stderr(self, line: str) -> Sequence[AgentReport]:
         """Take a line of stderr."""
         del line
         return ()

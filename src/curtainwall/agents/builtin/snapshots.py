@@ -1,0 +1,128 @@
+"""Snapshots of programs, sealed with a key that no agent has and bound to their place; anything else is refused."""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+from pydantic import JsonValue
+
+from curtainwall.model import Broken, CallId, canonical_json
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_BIGGEST = 512 * 1024 * 1024
+_NONCE = 12
+_NOT_OURS = "a saved program was not saved by us, or not here"
+_UNKNOWN = "a saved program has an unknown form"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call that a program made and has no result of."""
+
+    call: CallId
+    tool: str
+    arguments: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSnapshot:
+    """A program that waits: the interpreter's own bytes, what was printed so far, and its open calls by the interpreter's numbers.
+
+    `code` is the program as its model wrote it, which the log holds masked; None where an earlier version saved the program.
+    """
+
+    dump: bytes
+    prints: str
+    pending: Mapping[int, PendingCall]
+    code: str | None = None
+
+
+class SnapshotSeal:
+    """Seals and opens snapshots. The interpreter believes whatever it loads, so it is only given what we sealed ourselves.
+
+    A snapshot holds what its model wrote, unmasked. It is encrypted, so that a log and its blobs give nothing of it away without the key.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = hashlib.blake2b(b"program snapshots", key=key[:64]).digest()
+
+    def way_out(self, about: str) -> str:
+        """Return what a program's one function outside is called: the same after every wait, and not to be guessed."""
+        return f"_out_{hmac.new(self._key, b'way out' + about.encode(), hashlib.sha256).hexdigest()[:24]}"
+
+    def close(self, snapshot: ProgramSnapshot, about: str) -> JsonValue:
+        """Return the snapshot as the log keeps it, bound to what it is about."""
+        head = canonical_json(
+            {
+                "code": snapshot.code,
+                "prints": snapshot.prints,
+                "pending": {str(number): [each.call, each.tool, dict(each.arguments)] for number, each in snapshot.pending.items()},
+            }
+        )
+        content = zlib.compress(b"%d\n%b%b" % (len(head), head, snapshot.dump), 1)
+        nonce = os.urandom(_NONCE)
+        return {"sealed": base64.b64encode(nonce + self._cipher.encrypt(nonce, content, about.encode())).decode()}
+
+    def open(self, sealed: JsonValue, about: str) -> ProgramSnapshot:
+        """Return a snapshot that we sealed for the same place; raise `Broken` for any other."""
+        match sealed:
+            case {"sealed": str(content)}:
+                return self._opened(content, about)
+            case {"dump": str(dump), "prints": str(prints), "pending": dict(pending), "mac": str(mac)}:
+                # As 0.1.0 kept it: authenticated, and readable.
+                told: dict[str, JsonValue] = {"dump": dump, "prints": prints, "pending": pending}
+                if not hmac.compare_digest(mac.encode(), self._mac(told, about).encode()):
+                    raise Broken(_NOT_OURS)
+                return ProgramSnapshot(_inflated(base64.b64decode(dump)), prints, _pending_in(pending))
+            case _:
+                raise Broken(_UNKNOWN)
+
+    # The library is loaded where a program waits, and not each time that we start.
+    def _opened(self, sealed: str, about: str) -> ProgramSnapshot:
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            data = base64.b64decode(sealed, validate=True)
+            content = self._cipher.decrypt(data[:_NONCE], data[_NONCE:], about.encode())
+        except (InvalidTag, ValueError):
+            raise Broken(_NOT_OURS) from None
+        size, _, rest = _inflated(content).partition(b"\n")
+        match cast("JsonValue", json.loads(rest[: int(size)])):
+            case {"code": str() | None as code, "prints": str(prints), "pending": dict(pending)}:
+                return ProgramSnapshot(rest[int(size) :], prints, _pending_in(pending), code)
+            case _:
+                raise Broken(_UNKNOWN)
+
+    @cached_property
+    def _cipher(self) -> "AESGCM":
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(hashlib.blake2b(b"encryption", key=self._key, digest_size=32).digest())
+
+    def _mac(self, told: Mapping[str, JsonValue], about: str) -> str:
+        return hmac.new(self._key, about.encode() + b"\0" + canonical_json(told), hashlib.sha256).hexdigest()
+
+
+def _inflated(content: bytes) -> bytes:
+    return zlib.decompressobj().decompress(content, _BIGGEST)
+
+
+def _pending_in(told: Mapping[str, JsonValue]) -> dict[int, PendingCall]:
+    return {int(number): _pending(each) for number, each in told.items()}
+
+
+def _pending(told: JsonValue) -> PendingCall:
+    match told:
+        case [str(call), str(tool), dict(arguments)]:
+            return PendingCall(CallId(call), tool, arguments)
+        case _:
+            raise Broken(_UNKNOWN)

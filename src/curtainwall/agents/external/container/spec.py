@@ -1,0 +1,225 @@
+"""What a container is made from: limits, folders, mounts, sockets, and the engine's configuration. Nothing else is mounted."""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from pydantic import JsonValue
+
+from curtainwall.agents.external.container.owners import AGENT, HOUSE, OWNER, SESSION, ContainerOwner
+from curtainwall.model import NotFound, SessionId, TryLater, TurnAt, TurnFailed
+
+_GIB = 1024**3
+
+
+class EngineMissing(TryLater):
+    """Docker does not answer; the message says how to start it."""
+
+
+class ImageMissing(NotFound):
+    """There is no such image; the message says how to build it."""
+
+
+class ContainerGone(TurnFailed):
+    """The container ended in the middle of a turn; the next turn starts a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLimits:
+    """How much containers may use. Times in seconds, sizes in bytes."""
+
+    containers: int = 5
+    """How many run at once, of all processes of a house; paused ones do not count."""
+    processes: int = 256
+    memory: int = 4 * _GIB
+    cpus: float = 2.0
+    temporary: int = _GIB
+    """What fits into /tmp, which is memory."""
+    turn: float = 2 * 3600.0
+    """How long a turn may work; time at which a human is waited for does not count."""
+    pause_after: float = 60.0
+    """When a container that has nothing to do, or whose agent waits for a human, is paused."""
+    remove_after: float = 15 * 60.0
+    """When a container that has nothing to do is removed."""
+    grace: float = 3.0
+    """How long an interrupted agent has to end by itself."""
+    free_disk: int = 256 * 1024**2
+    """How much room there must be on a disk before anything starts."""
+    disk: int = 10 * _GIB
+    """What the workspace and the agent's home may hold together; in a project, what a turn may add to it."""
+
+    @property
+    def memory_text(self) -> str:
+        """Return the memory of a container in words, with where it is set."""
+        return f"{self.memory // 1024**2} MB; `memory` in [containers]"
+
+
+@dataclass(frozen=True, slots=True)
+class LentProgram:
+    """A program of this machine that is lent to the container, read-only, because the image does not have it."""
+
+    here: Path
+    inside: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFolders:
+    """The directories of one session that are mounted. Nothing else of ours ever is."""
+
+    workspace: Path
+    orientation: Path
+    run: Path
+    state: Path
+    is_own: bool = True
+    """The workspace is the session's own, rather than a project of the user's."""
+    is_readonly: bool = False
+    """The workspace can be read but not changed."""
+    pinned: tuple[str, ...] = ()
+    """Directories in the workspace that stay where they are."""
+    fixed: tuple[str, ...] = ()
+    """Paths in the workspace that cannot be changed, although the rest can."""
+    hidden: tuple[str, ...] = ()
+    """Sockets and named pipes in the workspace that look empty: no mount keeps an agent from the services behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequest:
+    """The container that a session needs."""
+
+    session: SessionId
+    agent: str
+    image: str
+    folders: ContainerFolders
+    user: int
+    group: int
+    programs: Sequence[LentProgram] = ()
+
+
+async def _nothing() -> None:
+    """Wait for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerNetwork:
+    """What an agent gets for its ways out: stand-in keys by provider, and the certificates (PEM) that it has to trust."""
+
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    certificates: str = ""
+    hosts: str = ""
+    """What it is told of the hosts that its tools may fetch from freely."""
+    settled: Callable[[], Awaitable[None]] = _nothing
+    """Returns when everything that the agent's requests used so far is written down."""
+
+
+class ContainerSockets(Protocol):
+    """Whoever opens a session's two sockets: its tools, and the way to the models."""
+
+    def open(self, at: TurnAt, run: Path, user: int, providers: Sequence[str]) -> AbstractAsyncContextManager[ContainerNetwork]:
+        """Serve `mcp.sock` and `egress.sock` in the directory, for that user and that turn alone, while the context is open."""
+        ...
+
+
+WORKSPACE: Final = "/workspace"
+ORIENTATION: Final = "/etc/curtainwall"
+RUN: Final = "/run/curtainwall"
+HOME: Final = "/home/agent"
+TEMPORARY: Final = "/tmp"  # noqa: S108 - a tmpfs of the container's own
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a tmpfs of the container's own
+
+QUEUES: Final = "/dev/mqueue"
+
+ROOT_FILES: Final = "/etc/curtainwall-root"
+"""Where files are that an agent takes from nobody but root; a tmpfs, so that no file of the host belongs to root for that."""
+
+CERTIFICATE: Final = f"{ORIENTATION}/ca.pem"
+"""The certificates that the agent trusts."""
+
+MESSAGE: Final = f"{ORIENTATION}/message"
+"""What the agent is told: its stdin."""
+
+TOOLS_SOCKET: Final = "mcp.sock"
+"""In the run directory: the session's tools."""
+
+EGRESS_SOCKET: Final = "egress.sock"
+"""In the run directory: the way to the models."""
+
+BRIDGE: Final = ("socat", "STDIO", f"UNIX-CONNECT:{RUN}/{TOOLS_SOCKET}")
+"""Carries stdin and stdout to the session's tools, for agents that can only start a tool server."""
+
+LIFELINE_SOCKET: Final = "alive.sock"
+"""In the run directory: served for as long as the container may live."""
+
+_PORT: Final = 18080
+PROXY: Final = f"http://127.0.0.1:{_PORT}"
+
+_WAY: Final = ("socat", f"TCP-LISTEN:{_PORT},bind=127.0.0.1,fork,reuseaddr", f"UNIX-CONNECT:{RUN}/{EGRESS_SOCKET}")
+_HOLD: Final = f'{{ "$@"; kill $$; }} & exec socat -u UNIX-CONNECT:{RUN}/{LIFELINE_SOCKET} -'
+
+MAIN: Final = ("/bin/sh", "-c", _HOLD, "sh", *_WAY)
+"""The container's own process, and the container lasts as long as it: it holds the lifeline, and ends where nobody serves that any more.
+
+Beside it a second one leads from a port to the models, because no agent can use a proxy on a Unix socket.
+"""
+
+
+_SHARED = 64 * 1024**2
+
+
+def container_config(wish: ContainerRequest, limits: ContainerLimits, owner: ContainerOwner, house: str = "") -> dict[str, JsonValue]:
+    """Return the configuration of a session's container."""
+    folders = wish.folders
+    mounts: list[JsonValue] = [
+        _mount(str(folders.workspace), WORKSPACE, is_readonly=folders.is_readonly),
+        *(_mount(path, _inside(path, folders), is_readonly=False) for path in folders.pinned),
+        *(_mount(path, _inside(path, folders), is_readonly=True) for path in folders.fixed),
+        *(_mount(os.devnull, _inside(path, folders), is_readonly=True) for path in folders.hidden),
+        _mount(str(folders.orientation), ORIENTATION, is_readonly=True),
+        # A socket can be connected to on a read-only mount; it cannot be replaced there.
+        _mount(str(folders.run), RUN, is_readonly=True),
+        _mount(str(folders.state), HOME, is_readonly=False),
+        *(_mount(str(program.here), program.inside, is_readonly=True) for program in wish.programs),
+    ]
+    return {
+        "Image": wish.image,
+        "Entrypoint": [],
+        "Cmd": list[JsonValue](MAIN),
+        "User": f"{wish.user}:{wish.group}",
+        "WorkingDir": WORKSPACE,
+        "Hostname": "agent",
+        "Env": [f"HOME={HOME}"],
+        "Labels": {OWNER: owner.label, HOUSE: house, SESSION: wish.session, AGENT: wish.agent},
+        "HostConfig": {
+            "NetworkMode": "none",
+            "Privileged": False,
+            "CapDrop": ["ALL"],
+            # Nothing is said of seccomp: the engine's default filter is the strictest that it has.
+            "SecurityOpt": ["no-new-privileges:true"],
+            "ReadonlyRootfs": True,
+            "Mounts": mounts,
+            "Tmpfs": {
+                TEMPORARY: f"rw,exec,nosuid,nodev,mode=1777,size={limits.temporary}",
+                SHARED_MEMORY: f"rw,noexec,nosuid,nodev,mode=1777,size={_SHARED}",
+                ROOT_FILES: "rw,noexec,nosuid,nodev,mode=755,size=256k",
+                # Otherwise the engine puts message queues there, which are files that anyone can make.
+                QUEUES: "ro,noexec,nosuid,nodev,mode=555,size=4k",
+            },
+            "PidsLimit": limits.processes,
+            "Memory": limits.memory,
+            "MemorySwap": limits.memory,
+            "NanoCpus": int(limits.cpus * 1_000_000_000),
+            "Init": True,
+            "RestartPolicy": {"Name": "no"},
+            "LogConfig": {"Type": "none"},
+        },
+    }
+
+
+def _inside(path: str, folders: ContainerFolders) -> str:
+    return WORKSPACE + path[len(str(folders.workspace)) :]
+
+
+def _mount(here: str, inside: str, *, is_readonly: bool) -> dict[str, JsonValue]:
+    return {"Type": "bind", "Source": here, "Target": inside, "ReadOnly": is_readonly, "BindOptions": {"Propagation": "rprivate"}}

@@ -1,1 +1,0 @@
-"""Asks as files, for scripts and other programs."""

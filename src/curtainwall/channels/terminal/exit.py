@@ -1,0 +1,166 @@
+"""How a task or a conversation ends: signals, status and exit code, the result as JSON, and what to say about going on."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from curtainwall.channels.asks.cards import call_in_words
+from curtainwall.channels.asks.event_lines import doubled_limit
+from curtainwall.model import (
+    Basis,
+    ModelFailed,
+    ModelResponded,
+    PendingAsk,
+    Recorded,
+    SessionId,
+    SessionView,
+    TurnStatus,
+    Usage,
+    encode_event,
+)
+
+
+class TaskStatus(StrEnum):
+    """How a task ended."""
+
+    DONE = "done"
+    WAITING = "waiting"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+EXIT_CODES: Final = {TaskStatus.DONE: 0, TaskStatus.FAILED: 1, TaskStatus.WAITING: 3, TaskStatus.INTERRUPTED: 130}
+
+_SURENESS = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    """The end of a task; a failure says why."""
+
+    status: TaskStatus
+    failure: str = ""
+
+    @staticmethod
+    def of(status: TurnStatus, failure: str) -> "TaskEnd":
+        """Return the end that a turn's end is."""
+        return TaskEnd(TaskStatus(status.value), failure if status is TurnStatus.FAILED else "")
+
+
+class UsageSum:
+    """What the model requests of a task used together; a sum is as sure as its least sure part."""
+
+    def __init__(self) -> None:
+        self._parts: list[Usage] = []
+
+    def add(self, event: ModelResponded | ModelFailed) -> None:
+        """Count one more request; one that broke off may have used something as well."""
+        if isinstance(event, ModelResponded) or event.usage.input_tokens or event.usage.output_tokens:
+            self._parts.append(event.usage)
+
+    def total(self) -> Usage:
+        """Return the sum."""
+        parts = self._parts
+        return Usage(
+            input_tokens=sum(it.input_tokens for it in parts),
+            output_tokens=sum(it.output_tokens for it in parts),
+            cached_tokens=sum(it.cached_tokens for it in parts),
+            dollars=sum(it.dollars for it in parts),
+            tokens_basis=max((it.tokens_basis for it in parts), key=_SURENESS.index, default=Basis.MEASURED),
+            dollars_basis=max((it.dollars_basis for it in parts), key=_SURENESS.index, default=Basis.MEASURED),
+        )
+
+
+def document(end: TaskEnd, text: str, usage: Usage, view: SessionView) -> dict[str, object]:
+    """Return the one document of a task."""
+    told: dict[str, object] = {
+        "session": view.session,
+        "status": end.status.value,
+        "text": text,
+        "turns": view.turns,
+        "usage": usage.model_dump(mode="json"),
+        "pending": [{"id": ask.approval, "tool": ask.subject.tool, "because": list(ask.because)} for ask in view.pending],
+    }
+    return {**told, "failure": end.failure} if end.failure else told
+
+
+def event_json(recorded: Recorded) -> str:
+    """Return an event as one line of JSON."""
+    kind, version, payload = encode_event(recorded.event)
+    return json.dumps({"seq": recorded.seq, "event": kind, "version": version, **json.loads(payload)}, ensure_ascii=True)
+
+
+def parting_words(view: SessionView) -> Iterator[str]:
+    """Yield how to go on with a session; an ask that is open stays so."""
+    yield from open_words(view.pending)
+    yield from budget_words(view)
+    if view.status != "closed":
+        yield f"{resume_words(view.session)} goes on with this session"
+
+
+def open_words(asks: tuple[PendingAsk, ...]) -> Iterator[str]:
+    """Yield how each open ask can be answered from elsewhere."""
+    for ask in asks:
+        id_ = ask.approval
+        yield f"{call_in_words(ask.subject)} waits for an answer: `curtainwall approve {id_}` or `curtainwall deny {id_}`"
+
+
+def budget_words(view: SessionView) -> Iterator[str]:
+    """Yield how more can be allowed of each budget that is used up; the amount is twice what there was."""
+    for figure in view.budget:
+        if figure.kind in view.exhausted:
+            amount = doubled_limit(figure.kind, figure.used, figure.limit)
+            yield f"the budget of {figure.kind} is used up: `curtainwall sessions budget {view.session} {figure.kind} {amount}` allows more"
+
+
+def silence_words(session: SessionId, owner: int, seconds: float, *, is_kept: bool) -> Iterator[str]:
+    """Yield what to know where the process that works on a session says nothing, and how to get away from it."""
+    kept = "; what you sent is kept and has its turn as soon as it goes on" if is_kept else ""
+    yield f"process {owner or 'of somebody else'} works on this session and has said nothing for {seconds:.0f} seconds{kept}"
+    leaving = f"Ctrl-C, twice during a turn, leaves, and {resume_words(session)} comes back"
+    yield f"if it was stopped, `kill -CONT {owner or 'PID'}` lets it go on; {leaving}"
+
+
+def resume_words(session: SessionId, task: str = "") -> str:
+    """Return the command that goes on with a session."""
+    return f"`curtainwall start --resume {session}{f' {task}' if task else ''}`"
+
+
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+_INTERRUPTED: Final = 130
+
+
+def on_end_signal(do: Callable[[int], None]) -> None:
+    """Have a signal that would end the process call this with the exit code instead, until the loop is closed.
+
+    A signal that is ignored stays so, as `nohup` wants it. Outside of the main thread no signal arrives, and nothing is done.
+    """
+    loop = asyncio.get_running_loop()
+    with suppress(ValueError, RuntimeError):
+        for number in _ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, do, 128 + number)
+
+
+def hold_interrupts() -> None:
+    """Keep Ctrl-C from breaking into what is being closed, until the loop is closed; pressed twice more, it ends the process at once.
+
+    Raised in the middle of closing, an interrupt can make the loop forget a task that others wait for, and the program would never end.
+    Ending at once is safe: whatever is open then is taken up again as after any crash.
+    """
+    loop, presses = asyncio.get_running_loop(), 0
+
+    def pressed() -> None:
+        nonlocal presses
+        presses += 1
+        if presses > 1:
+            os._exit(_INTERRUPTED)
+
+    with suppress(ValueError, RuntimeError):
+        loop.add_signal_handler(signal.SIGINT, pressed)

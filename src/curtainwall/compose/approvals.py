@@ -1,0 +1,94 @@
+"""Who answers asks, as the configuration says: the operators of each channel, and the automatic approver."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from curtainwall.channels.asks.answers import Key
+from curtainwall.channels.asks.board import answerer_words, answerers
+from curtainwall.config.schema import Config
+from curtainwall.config.web_people import WEB, web_operators
+from curtainwall.facts import is_beneath
+from curtainwall.host.home import Home, user_homes
+from curtainwall.model import Index
+from curtainwall.tools import ProgramApprover
+from curtainwall.tools.hooks import HookSurroundings
+
+_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+_ELF: Final = b"\x7fELF"
+
+
+def approver_files(config: Config) -> tuple[str, ...]:
+    """Return the files that the user's approver is made of, as far as its command names them; what the system brings is none of them."""
+    return tuple(word for word in _files_named(config) if word not in approver_programs(config))
+
+
+def approver_programs(config: Config) -> tuple[str, ...]:
+    """Return the interpreter, or other binary, that runs the user's approver: agents and tool servers may use the same one, unchanged."""
+    begins = config.approvals.approver[:1]
+    return tuple(word for word in _files_named(config) if word in begins and _is_binary(Path(word).expanduser()))
+
+
+def _files_named(config: Config) -> Iterator[str]:
+    named = (word for word in config.approvals.approver if word.startswith(("/", "~/")))
+    return (word for word in named if not any(is_beneath(word, place) for place in _SYSTEM))
+
+
+def _is_binary(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.read(descriptor, len(_ELF)) == _ELF
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def approver_of(config: Callable[[], Config], around: HookSurroundings, home: Home) -> ProgramApprover | None:
+    """Return the approver, where there is one.
+
+    INVARIANT: one that the configuration names later waits for the next start. What agents work in by then was made without protecting its
+    files, and one that they could change would answer as they like. Until then asks are left to humans, as they are where it is taken away.
+    """
+    begun = config()
+    if not begun.approvals.approver:
+        return None
+
+    def command() -> tuple[str, ...]:
+        return () if approver_needs_restart(begun, config()) else _command(config(), around.environ)
+
+    return ProgramApprover(command, around, str(home.root))
+
+
+def approver_needs_restart(begun: Config, now: Config) -> bool:
+    """Tell whether the configuration names another approver than it did at the start."""
+    return now.approvals.approver not in ((), begun.approvals.approver)
+
+
+def _command(config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:
+    user = user_homes(environ)[0]
+    return tuple(user + word[1:] if word.startswith("~/") else word for word in config.approvals.approver)
+
+
+_MATRIX = "matrix"
+
+
+def operators_in(config: Config) -> dict[str, frozenset[str]]:
+    """Return the operators of every channel."""
+    return {**{name: frozenset(channel.operators) for name, channel in config.channels.items()}, WEB: web_operators(config)}
+
+
+def served_operators(config: Config) -> dict[str, frozenset[str]]:
+    """Return the operators of the channels that are served: nobody sees anything on the others."""
+    off = {*(() if config.web.enabled else (WEB,)), *(() if config.matrix.homeserver else (_MATRIX,))}
+    return {channel: people for channel, people in operators_in(config).items() if channel not in off}
+
+
+def who_may_answer(index: Index, config: Config, own: str, here: str = "") -> Callable[[Key], str]:
+    """Return what tells, in words, who may answer an open ask; nothing where whoever looks at it on the channel `here` knows."""
+    of = answerers(index, served_operators(config))
+    return lambda ask: answerer_words(of(ask), own, here)

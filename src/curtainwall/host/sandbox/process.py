@@ -1,0 +1,429 @@
+"""The one confinement, for shell, git, tool servers, code workers and agents: no network, no home, nothing of ours, one life with us."""
+
+import asyncio
+import json
+import os
+import select
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final, Self, cast
+
+from curtainwall.host.files.beneath import FileOwner, open_beneath, owner_of
+from curtainwall.host.sandbox.bubblewrap import BubblewrapMissing, file_of, find_bubblewrap, plan_of
+from curtainwall.host.sandbox.cgroups import ProcessGroup
+from curtainwall.host.sandbox.confinement import MIB, Bridge, Confinement, ConfinementFailed, Finished, Piped, listen_inside
+from curtainwall.host.sandbox.limits import DiskRoom, overuse, owner_words, set_limits, usage_of
+from curtainwall.host.sandbox.shares import CommandPlace, SandboxUsage, Share, charged
+from curtainwall.host.sandbox.sockets import broker_words, with_sockets_held
+
+_CHUNK: Final = 65_536
+_DRAINED: Final = 256
+_LOOK: Final = 0.2
+_SETTLE: Final = 5.0
+_SETUP: Final = 30.0
+
+# Bubblewrap ties what it starts to our life only after it has started it. So the first program inside says that it is there, and goes on
+# when we answer; if we are gone by then, nothing ever runs.
+GATE: Final = 'echo >&"$1"; read -r go <&"$2" || exit 125; r=$1 g=$2 s=$3; shift 3; exec {r}>&- {g}<&- {s}<&- "$@"'
+
+
+class ConfinedProcess(Piped):
+    """A running confined process. Whoever started it must close it; when our own process ends, however it ends, it is killed."""
+
+    def __init__(
+        self, process: Process, outer: int, status: asyncio.StreamReader, child: int, confinement: Confinement, charge: "Charge"
+    ) -> None:
+        super().__init__(process)
+        self._charge = charge
+        self.usage = SandboxUsage()
+        self._status = status
+        self._child = child
+        # INVARIANT: processes are named by descriptor, so that a number used again cannot mislead a kill.
+        self._first = os.pidfd_open(child)
+        self._group: ProcessGroup | None = None
+        self._outer = outer
+        self._bounds = confinement.bounds
+        self._is_ours = not confinement.as_owner
+        self._room = DiskRoom(confinement.writable, confinement.bounds.spare)
+        self._watching = asyncio.create_task(self._watch())
+        self._ended = asyncio.create_task(self._end())
+        self._closing: asyncio.Task[None] | None = None
+        self.stopped: str | None = None
+
+    @property
+    def pid(self) -> int:
+        """Return the process id, as seen from outside, of the first process inside."""
+        return self._child
+
+    async def wait(self) -> int:
+        """Return its exit code, once it and everything it started are gone; 128 and the signal's number where one ended it."""
+        code = await asyncio.shield(self._ended)
+        if code is None:
+            raise ConfinementFailed("the confinement could not be set up")
+        return code
+
+    def bound(self) -> None:
+        """Set its bounds, before it does anything."""
+        self._group = set_limits(self._child, self._bounds, self._charge.share, is_ours=self._is_ours)
+
+    def weigh(self) -> None:
+        """Look at what it uses closely, so that memory which its processes share counts once."""
+        self.usage = usage_of(self._child, self._bounds.processes, is_exact=True)
+
+    def kill(self, why: str | None = None) -> None:
+        """End it and everything it started at once."""
+        if self.stopped is None:
+            self.stopped = why
+        for one in (self._first, self._outer):
+            _kill(one)
+
+    async def close(self) -> None:
+        """End it if it still runs and let go of everything; calling it twice is harmless."""
+        self.kill()
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._let_go())
+        # However often whoever waits here is cancelled, the end is seen through.
+        await asyncio.shield(self._closing)
+
+    async def __aenter__(self) -> Self:
+        """Return the process itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await self.close()
+
+    async def _end(self) -> int | None:
+        """See it to its end and return its code, None where it never began."""
+        try:
+            ended = await self._process.wait()
+            await self._until_gone()
+            code = _exit_code(await self._status.read())
+            return code if code is not None else 128 - ended if ended < 0 else None
+        finally:
+            self._watching.cancel()
+            self.kill()
+            for one in (self._first, self._outer):
+                os.close(one)
+            self._first = self._outer = -1
+            if self._group is not None:
+                if self.stopped is None and self._group.was_short_of_memory():
+                    self.stopped = self._charge.memory_fault()
+                self._group.remove()
+            self._charge.end(self)
+
+    async def _let_go(self) -> None:
+        # INVARIANT: what nobody reads any more is read here, meanwhile: asyncio tells of an end only after the last word.
+        readers = [each for each in (self._process.stdout, self._process.stderr) if each is not None]
+        reading = [asyncio.create_task(_read_out(each)) for each in readers]
+        await asyncio.wait([self._ended])
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if reading:
+            await asyncio.wait(reading, timeout=_SETTLE)
+        for task in reading:
+            task.cancel()
+
+    async def _until_gone(self) -> None:
+        """Wait for the first process of the namespace; the kernel lets it go after all the others."""
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
+        if select.select([self._first], [], [], 0)[0]:
+            return
+        watched = os.dup(self._first)
+        loop.add_reader(watched, gone.set)
+        try:
+            async with asyncio.timeout(_SETTLE):
+                await gone.wait()
+        except TimeoutError:
+            _kill(self._first)
+        finally:
+            loop.remove_reader(watched)
+            os.close(watched)
+
+    async def _watch(self) -> None:
+        pause = _LOOK
+        while True:
+            await asyncio.sleep(pause)
+            # A server that has lived for long is looked at less often.
+            pause = min(pause * 1.02, _LOOK * 5)
+            self.usage = usage_of(self._child, self._bounds.processes)
+            why = overuse(self._child, self._bounds, self.usage) or self._room.missing()
+            if why is not None:
+                self.kill(why)
+                return
+            self._charge.look()
+
+
+async def _read_out(reader: asyncio.StreamReader) -> None:
+    # Where somebody else is reading, they read to the end.
+    with suppress(RuntimeError):
+        while await reader.read(_CHUNK):
+            pass
+
+
+def _kill(process: int) -> None:
+    # Not asyncio's own kill: it may take the exit status away from whoever waits for it.
+    with suppress(OSError):
+        if process >= 0:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+
+
+async def start_confined(
+    argv: Sequence[str], confinement: Confinement, *, stdin: bool = True, stdout: int | None = None
+) -> ConfinedProcess:
+    """Start a confined process with pipes to it; `stdout` is a descriptor to print to instead. Raise `ConfinementFailed`."""
+    found = find_bubblewrap()
+    if isinstance(found, BubblewrapMissing):
+        raise ConfinementFailed(f"nothing can be confined on this machine: {found.reason}; {found.remedy}")
+    charge = await _charged(confinement)
+    starting = asyncio.create_task(_started([found.path, *argv], confinement, charge, stdin=stdin, stdout=stdout))
+    starting.add_done_callback(lambda task: charge.end() if task.cancelled() or task.exception() is not None else None)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Half started it could not be ended as a whole, so it is started first, whoever is in a hurry.
+        while not starting.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([starting])
+        if starting.exception() is None:
+            await starting.result().close()
+        raise
+
+
+@dataclass(slots=True)
+class Charge:
+    """Whose part of this machine a confined process takes from, and the place that it holds; both None where nobody is charged."""
+
+    share: Share | None = None
+    place: CommandPlace | None = None
+
+    def look(self) -> None:
+        """End what takes more than its part."""
+        if self.share is not None:
+            self.share.shares.end_what_is_too_much(self.share)
+
+    def begin(self, process: ConfinedProcess) -> None:
+        """Count a process that was started."""
+        if self.share is not None:
+            self.share.add(process)
+
+    def end(self, process: ConfinedProcess | None = None) -> None:
+        """Count it no longer; calling it twice is harmless."""
+        if self.place is not None:
+            self.place.free()
+        if self.share is not None and process is not None:
+            self.share.remove(process)
+
+    def memory_fault(self) -> str:
+        """Return why the kernel ended something in it."""
+        most = "" if self.share is None else f" than the {self.share.limits.session_memory // MIB} MiB"
+        return f"the kernel ended a process of it, because the sandboxes of this session together used more memory{most} that they may have"
+
+
+async def _charged(confinement: Confinement) -> Charge:
+    """Return whom a process is charged to; one that ends by itself waits for a free place."""
+    share = charged()
+    if share is None:
+        return Charge()
+    return Charge(share, None if confinement.bounds.seconds is None else await share.take_place())
+
+
+async def _started(argv: Sequence[str], confinement: Confinement, charge: Charge, *, stdin: bool, stdout: int | None) -> ConfinedProcess:
+    """Start bubblewrap, bound what it starts while that waits, and let it go on once it cannot outlive us."""
+    confinement = await asyncio.to_thread(with_sockets_held, confinement)
+    owner = await asyncio.to_thread(confinement_owner, confinement)
+    # Looked at once: whoever has its limits set before it starts must be who is started.
+    confinement = replace(confinement, as_owner=owner is not None)
+    plan = await asyncio.to_thread(plan_of, confinement)
+    # Each pipe as its end for us and its end for the other side.
+    pipes = {name: os.pipe2(os.O_CLOEXEC) for name in ("status", "bounded", "ready", "go")}
+    status, ready = pipes["status"][0], pipes["ready"][0]
+    bounded, go = pipes["bounded"][1], pipes["go"][1]
+    theirs = [pipes["status"][1], pipes["ready"][1], pipes["bounded"][0], pipes["go"][0]]
+    try:
+        words = [*plan.words, "--json-status-fd", str(theirs[0]), "--block-fd", str(theirs[2])]
+        theirs.append(file_of(b"".join(os.fsencode(word) + b"\0" for word in words)))
+        # Bubblewrap holds our end of the status too: it would break off halfway if it could not tell it any more.
+        gate = ["/bin/bash", "-c", GATE, "gate", str(theirs[1]), str(theirs[3]), str(status)]
+        # INVARIANT: an empty environment. The first process inside shows what it was started with to everyone in there.
+        process = await asyncio.create_subprocess_exec(
+            *broker_words(confinement), *owner_words(owner, confinement), argv[0], "--args", str(theirs[-1]), "--", *gate, *argv[1:],
+            stdin=PIPE if stdin else DEVNULL, stdout=PIPE if stdout is None else stdout, stderr=PIPE, env={},
+            pass_fds=(*plan.descriptors, *theirs, status), cwd="/",
+        )  # fmt: skip
+    except (OSError, ValueError) as fault:
+        for one in (status, ready, bounded, go):
+            os.close(one)
+        raise ConfinementFailed(f"the confined process cannot be started: {fault}") from fault
+    finally:
+        plan.close()
+        for one in theirs:
+            os.close(one)
+    try:
+        voices = await _reader(status), await _reader(ready)
+        return await _admitted(process, voices, (bounded, go), confinement, charge)
+    finally:
+        os.close(bounded)
+        os.close(go)
+
+
+def confinement_owner(confinement: Confinement) -> FileOwner | None:
+    """Return whom a process is started as, where that is not us: inside it has no right over what belongs to anybody else."""
+    if not confinement.as_owner or not confinement.given:
+        return None
+    try:
+        opened = open_beneath(confinement.given[0], os.O_PATH)
+    except OSError:
+        # Whoever mounts it says what is wrong with it.
+        return None
+    try:
+        return owner_of(opened)
+    finally:
+        os.close(opened)
+
+
+async def _admitted(
+    process: Process,
+    voices: tuple[asyncio.StreamReader, asyncio.StreamReader],
+    doors: tuple[int, int],
+    confinement: Confinement,
+    charge: Charge,
+) -> ConfinedProcess:
+    status, ready = voices
+    outer = os.pidfd_open(process.pid)
+    try:
+        async with asyncio.timeout(_SETUP):
+            line = await status.readline()
+    except TimeoutError:
+        line = b""
+    if not line:
+        _kill(outer)
+        os.close(outer)
+        _, complaint = await process.communicate()
+        raise ConfinementFailed(_complaint(complaint))
+    running = ConfinedProcess(process, outer, status, cast("int", json.loads(line)["child-pid"]), confinement, charge)
+    charge.begin(running)
+    try:
+        running.bound()
+        os.write(doors[0], b"1")
+        async with asyncio.timeout(_SETUP):
+            is_ready = bool(await ready.readline())
+        if is_ready and confinement.bridge is not None:
+            await _bridged(running.pid, confinement.bridge)
+        if is_ready:
+            os.write(doors[1], b"1\n")
+    except OSError as fault:
+        await running.close()
+        raise ConfinementFailed(f"the confined process cannot be bounded or bridged: {fault}") from fault
+    except BaseException:
+        await running.close()
+        raise
+    return running
+
+
+async def _bridged(process: int, bridge: Bridge) -> None:
+    """Let a server of ours listen in there; it is the bridge's whole other end."""
+    # INVARIANT: the process waits at the gate, so that its number is its own and nothing in there came before us.
+    listener = await listen_inside(process, bridge.port)
+    try:
+        await bridge.serve(listener)
+    except BaseException:
+        listener.close()
+        raise
+
+
+async def _reader(descriptor: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    pipe = os.fdopen(descriptor, "rb", buffering=0)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    return reader
+
+
+async def run_confined(argv: Sequence[str], confinement: Confinement, *, stdin: bytes = b"", stdout: int | None = None) -> Finished:
+    """Run a confined process to its end and return what it printed; it ends with all its children at its bounds or on cancellation."""
+    bounds = confinement.bounds
+    async with await start_confined(argv, confinement, stdin=bool(stdin), stdout=stdout) as process:
+        out, err = _Kept(bounds.output), _Kept(bounds.output)
+        tasks = [asyncio.create_task(err.take(process.stderr, process))]
+        if stdout is None:
+            tasks.append(asyncio.create_task(out.take(process.stdout, process)))
+        if stdin:
+            tasks.append(asyncio.create_task(_feed(process.stdin, stdin)))
+        timed_out = False
+        try:
+            try:
+                async with asyncio.timeout(bounds.seconds):
+                    code = await process.wait()
+            except TimeoutError:
+                timed_out = True
+                process.kill(f"it took longer than {bounds.seconds:g} seconds")
+                code = await process.wait()
+            except ConfinementFailed:
+                await asyncio.wait(tasks, timeout=_SETTLE)
+                raise ConfinementFailed(_complaint(err.content())) from None
+            await asyncio.wait(tasks, timeout=_SETTLE)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return Finished(code, out.content(), err.content(), out.is_cut or err.is_cut, timed_out, process.stopped)
+
+
+class _Kept:
+    """The beginning and the end of a stream, each half of the limit, and how much was left out between."""
+
+    def __init__(self, limit: int) -> None:
+        self._half = max(1, limit // 2)
+        self._most = max(limit * _DRAINED, 64 * MIB)
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._seen = 0
+
+    async def take(self, stream: asyncio.StreamReader, process: ConfinedProcess) -> None:
+        """Read to the end; a process that never stops printing is ended."""
+        while chunk := await stream.read(_CHUNK):
+            self._seen += len(chunk)
+            room = self._half - len(self._head)
+            self._head += chunk[:room]
+            self._tail += chunk[max(room, 0) :]
+            if len(self._tail) > 2 * self._half + _CHUNK:
+                del self._tail[: -self._half]
+            if self._seen > self._most:
+                process.kill(f"it printed more than {self._most} bytes")
+
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether something was left out."""
+        return self._seen > 2 * self._half
+
+    def content(self) -> bytes:
+        """Return what was kept, with the cut stated."""
+        if not self.is_cut:
+            return bytes(self._head + self._tail)
+        left_out = self._seen - 2 * self._half
+        return bytes(self._head) + f"\n[… {left_out} bytes left out …]\n".encode() + bytes(self._tail[-self._half :])
+
+
+async def _feed(stream: asyncio.StreamWriter, content: bytes) -> None:
+    with suppress(BrokenPipeError, ConnectionResetError):
+        stream.write(content)
+        await stream.drain()
+        stream.close()
+        await stream.wait_closed()
+
+
+def _exit_code(status: bytes) -> int | None:
+    for line in status.splitlines():
+        with suppress(ValueError):
+            report: object = json.loads(line)
+            if isinstance(report, dict) and "exit-code" in report:
+                return cast("dict[str, int]", report)["exit-code"]
+    return None
+
+
+def _complaint(text: bytes) -> str:
+    message = text.decode(errors="replace").strip().removeprefix("bwrap: ")[:500]
+    return f"the confinement could not be set up: {message or 'it gave no reason'}"

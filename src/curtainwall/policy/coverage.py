@@ -1,0 +1,251 @@
+"""What a rule names, spelt exactly, and what it covers besides: other names of a command, and everything beneath a directory."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, cast
+
+from curtainwall.model import (
+    MOVE_FILE,
+    PATH_ROLES,
+    CommandFacts,
+    Mode,
+    PathFacts,
+    Resource,
+    Role,
+    Scope,
+    ToolEffect,
+    is_beneath,
+    is_external,
+)
+from curtainwall.policy.canonical import fault_of, is_path
+from curtainwall.policy.cedar import Expr, Uid
+from curtainwall.policy.entities import Entity
+
+_WORDS: dict[str, frozenset[str]] = {
+    "mode": frozenset(Mode),
+    "scope": frozenset(Scope),
+    "effect": frozenset(ToolEffect),
+    "role": frozenset(Role),
+}
+
+
+def entities_in(rule: Expr) -> Iterator[Uid]:
+    """Yield every entity that a rule names, in its head and in its conditions."""
+    for node in _nodes(rule):
+        if node.keys() == {"type", "id"} and isinstance(node["type"], str) and isinstance(node["id"], str):
+            yield node["type"], node["id"]
+
+
+def misspelt(rule: Expr) -> Iterator[str]:
+    """Yield a sentence for each name or word in a rule that nothing is ever called by."""
+    for kind, name in entities_in(rule):
+        fault = None if kind == "Action" else fault_of(kind, name)
+        if fault is not None:
+            yield f'`{kind}::"{name}"` would never match; {fault}'
+    for node in _nodes(rule):
+        for attribute, word in _compared(node):
+            known = _WORDS.get(attribute)
+            if known is not None and word not in known:
+                yield f"`{attribute}` is never `{word}`; it is one of {', '.join(f'`{other}`' for other in sorted(known))}"
+
+
+def labels_awaited(rule: Expr) -> frozenset[str]:
+    """Return the labels that a rule asks about."""
+    return frozenset(word for node in _nodes(rule) for attribute, word in _compared(node) if attribute == "labels")
+
+
+def texts_in(rule: Expr) -> Iterator[str]:
+    """Yield every text that a rule compares a resource's `text` with; of a pattern, one text that it matches."""
+    for node in _nodes(rule):
+        yield from (word for attribute, word in _compared(node) if attribute == "text")
+        like = cast("dict[str, object]", node.get("like") or {})
+        if _attribute(like.get("left")) == "text":
+            parts = cast("list[str | dict[str, str]]", like["pattern"])
+            yield "".join("_" if isinstance(part, str) else part["Literal"] for part in parts)
+
+
+def needs(rule: Expr) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the labels that must be in force, and the modes of which the session must be in one, for a rule to hold at all."""
+    labels: dict[str, None] = {}
+    modes: dict[str, None] = {}
+    conditions = cast("list[dict[str, object]]", rule.get("conditions", []))
+    waiting = [condition["body"] for condition in conditions if condition["kind"] == "when"]
+    while waiting:
+        node = cast("dict[str, object]", waiting.pop())
+        # What stands in an alternative or under a `not` need not hold.
+        if "&&" in node:
+            waiting.extend(cast("dict[str, object]", node["&&"]).values())
+        elif node.keys() & {"contains", "containsAll"}:
+            labels |= dict.fromkeys(word for name, word in _compared(node) if name == "labels")
+        elif "==" in node:
+            modes |= dict.fromkeys(word for name, word in _compared(node) if name == "mode")
+    return tuple(sorted(labels)), tuple(sorted(modes))
+
+
+def _compared(node: dict[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield attribute and word of each comparison that this node makes, whichever side they stand on."""
+    for op in ("==", "!=", "contains", "containsAny", "containsAll"):
+        args = node.get(op)
+        if isinstance(args, dict):
+            sides = cast("dict[str, object]", args)
+            for one, other in (("left", "right"), ("right", "left")):
+                attribute = _attribute(sides.get(one))
+                if attribute is not None:
+                    yield from ((attribute, word) for word in _words(sides.get(other)))
+
+
+def _attribute(expr: object) -> str | None:
+    match expr:
+        case {".": {"attr": str(name)}}:
+            return name
+        case _:
+            return None
+
+
+def _words(expr: object) -> Iterator[str]:
+    inner = cast("dict[str, object]", expr) if isinstance(expr, dict) else {}
+    word = inner.get("Value")
+    if isinstance(word, str):
+        yield word
+    for member in cast("list[object]", inner.get("Set", [])):
+        yield from _words(member)
+
+
+def _nodes(rule: Expr) -> Iterator[dict[str, object]]:
+    waiting: list[object] = [{name: part for name, part in rule.items() if name != "annotations"}]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            inner = cast("dict[str, object]", node)
+            yield inner
+            waiting.extend(inner.values())
+        elif isinstance(node, list):
+            waiting.extend(cast("list[object]", node))
+
+
+_WORD: Final = re.compile(r"[A-Za-z0-9_.+@-]+")
+# What a shell takes out of a word before it looks for a program of that name.
+_VANISHING: Final = re.compile(r"\\\n|[\\'\"]|\$[@*]")
+_NAMING: Final = frozenset({"Program", "Command"})
+
+
+def named_programs(rules: Iterable[Expr]) -> frozenset[str]:
+    """Return the programs that rules name."""
+    return frozenset(name for rule in rules for kind, name in entities_in(rule) if kind == "Program")
+
+
+def aliases_of_command(entity: Entity, resource: Resource, named: frozenset[str]) -> Entity | None:
+    """Return a command as the rules that forbid by name have to see it as well, or None where that is no different.
+
+    A program that is called by a path is also known by its last part. A command that cannot be parsed may run whatever it mentions, so
+    it counts as running each program among those `named`.
+    """
+    if not isinstance(resource.facts, CommandFacts):
+        return None
+    program, text = resource.facts.program, resource.value
+    base = program.rpartition("/")[2]
+    names = [base] if base and base != program else []
+    if names and text.startswith(program):
+        text = f"{base}{text[len(program) :]}"
+    if not resource.facts.parsed:
+        names += sorted((_mentioned(resource.value) & named) - {program, *names})
+    if not names:
+        return None
+    parents = (*entity.parents, *(("Program", name) for name in names))
+    return Entity(("Command", text), {**entity.attrs, "text": text}, parents)
+
+
+def forbids_by_name(rule: Expr) -> bool:
+    """Tell whether a rule is a forbid that holds for commands of certain names alone, and not for all except some.
+
+    INVARIANT: a rule that forbids everything but what it names must not see other names. `/opt/run` is not `run` to it.
+    """
+    if rule["effect"] != "forbid":
+        return False
+    if any(kind in _NAMING for kind, _ in entities_in({"resource": rule["resource"]})):
+        return True
+    conditions = [(condition["kind"] == "when", condition["body"]) for condition in cast("list[Expr]", rule["conditions"])]
+    return any(_nameless(body, wanted=wanted) is not wanted and _nameless(body, wanted=wanted) is not None for wanted, body in conditions)
+
+
+def _mentioned(text: str) -> set[str]:
+    return {word for spelling in (text, _VANISHING.sub("", text)) for word in _WORD.findall(spelling)}
+
+
+def _nameless(expr: object, *, wanted: bool) -> bool | None:
+    """Return what an expression is for a command that has none of the names which would make it what is wanted; None if that is open."""
+    ((op, args),) = cast("dict[str, object]", expr).items()
+    inner = cast("dict[str, object]", args) if isinstance(args, dict) else {}
+    match op:
+        case "&&" | "||":
+            deciding = op == "||"
+            sides = (_nameless(inner["left"], wanted=wanted), _nameless(inner["right"], wanted=wanted))
+            if deciding in sides:
+                return deciding
+            return None if None in sides else not deciding
+        case "!":
+            return _opposite(_nameless(inner["arg"], wanted=not wanted))
+        case "!=":
+            return _opposite(_nameless({"==": inner}, wanted=not wanted))
+        case "if-then-else":
+            then, other = (_nameless(inner[branch], wanted=wanted) for branch in ("then", "else"))
+            return then if then is other else None
+        case "Value":
+            return args if isinstance(args, bool) else None
+        case _:
+            return False if wanted and _is_about_names(expr) else None
+
+
+def _opposite(value: bool | None) -> bool | None:
+    return None if value is None else not value
+
+
+def _is_about_names(expr: object) -> bool:
+    """Tell whether an expression looks at a command's text, or names a command or a program."""
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            inner = cast("dict[str, object]", node)
+            if inner.get("attr") == "text" or (inner.get("type") in _NAMING and "id" in inner):
+                return True
+            waiting.extend(inner.values())
+        elif isinstance(node, list):
+            waiting.extend(cast("list[object]", node))
+    return False
+
+
+def named_paths(rules: Iterable[Expr]) -> tuple[str, ...]:
+    """Return the paths that rules name, and for each pattern one path that it matches."""
+    found = {path for rule in rules for path in _paths_in(rule) if is_path(path)}
+    return tuple(sorted(found))
+
+
+def paths_beneath(resource: Resource, tool: str, named: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which of these paths a call affects because they are in a directory that it affects as a whole."""
+    if not _is_whole(resource, tool):
+        return ()
+    return tuple(path for path in named if path != resource.value and is_beneath(path, resource.value))
+
+
+def _is_whole(resource: Resource, tool: str) -> bool:
+    """Tell whether a resource stands for everything beneath it.
+
+    INVARIANT: reading a tree is not denied because of one file in it; the tools that show contents leave such a file out. Git's own
+    tools look at each file before they write it.
+    """
+    role = resource.role
+    if role is Role.DELETE_PATH:
+        return True
+    if tool == MOVE_FILE:
+        return role in PATH_ROLES
+    return role is Role.WRITE_PATH and is_external(tool) and isinstance(resource.facts, PathFacts) and resource.facts.whole
+
+
+def _paths_in(rule: Expr) -> Iterator[str]:
+    for kind, name in entities_in(rule):
+        if kind == "Path":
+            yield name
+            # A rule may hold for what is in a directory, and not for the directory.
+            yield f"{name.rstrip('/')}/_"
+    yield from texts_in(rule)

@@ -1,1 +1,0 @@
-"""Rules taken over from other programs."""

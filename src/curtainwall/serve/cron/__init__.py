@@ -1,1 +1,0 @@
-"""Scheduled jobs as a service."""

@@ -1,0 +1,18 @@
+"""Matrix among the services: what speaks it is loaded only where the configuration names a homeserver."""
+
+from collections.abc import Iterable
+
+from curtainwall.serve.service import Serving
+from curtainwall.serve.supervisor import Service
+
+SECTIONS = frozenset({"matrix", "channels"})
+
+
+def services(serving: Serving) -> Iterable[Service]:
+    """Return the channel that the configuration asks for, if it does."""
+    if serving.config.matrix.homeserver is None:
+        return ()
+    # Start-up time, and memory: its libraries are a third of what `serve` loads.
+    from curtainwall.serve.rooms import channels
+
+    return channels(serving)

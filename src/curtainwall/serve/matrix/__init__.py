@@ -1,1 +1,0 @@
-"""Matrix as a service: rooms lead to sessions."""

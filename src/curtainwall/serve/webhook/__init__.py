@@ -1,1 +1,0 @@
-"""Webhooks as a service: deliveries become sessions, and outcomes are sent back."""

@@ -1,0 +1,148 @@
+"""Which skills a session has: the user's own, and those of its workspace, which count only as a human has seen them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from curtainwall.model import Digest, NotFound, Workspace
+from curtainwall.tools.hooks import Pins
+from curtainwall.tools.skills.folders import MAIN, MOST_BYTES, NoHead, SkillFolder, Unusable, folders_in, read_folder, split_front_matter
+
+WORKSPACE_ROOTS: Final = (".curtainwall/skills", ".claude/skills", ".agents/skills")
+"""Where a workspace keeps skills; the first of a name counts."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_MOST: Final = 64
+_MOST_TOGETHER: Final = 32 * 1024 * 1024
+"""Bytes of all skills that a workspace brings along: they are read before each turn, and while everybody waits at each loading."""
+_LONGEST_DESCRIPTION: Final = 1_024
+
+
+class SkillTrust(StrEnum):
+    """How a skill stands: the user's own, seen by a human as it is, seen when it was otherwise, or never seen."""
+
+    OWN = "yours"
+    PINNED = "pinned"
+    CHANGED = "changed"
+    UNSEEN = "unseen"
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether nobody has to be asked."""
+        return self in (SkillTrust.OWN, SkillTrust.PINNED)
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """One skill as it was at one look. What it says of itself are its writer's words."""
+
+    name: str
+    description: str
+    body: str
+    path: str
+    folder: SkillFolder
+    trust: SkillTrust
+    others: Mapping[str, SkillTrust] = field(default_factory=dict[str, SkillTrust])
+    """How every file but SKILL.md stands."""
+
+    def trust_in(self, file: str) -> SkillTrust:
+        """Return how one file stands: a yes is for the file that was shown, as long as nothing in the folder changes."""
+        return self.trust if file == MAIN else self.others[file]
+
+    @property
+    def digest(self) -> Digest:
+        """Return the digest of the whole folder."""
+        return self.folder.digest
+
+    @property
+    def is_of_workspace(self) -> bool:
+        """Tell whether it came with the workspace."""
+        return self.trust is not SkillTrust.OWN
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFolder:
+    """A folder that is no skill here, and why."""
+
+    path: str
+    why: str
+
+
+class SkillIndex:
+    """The skills of one home, and the pins of those that workspaces brought along."""
+
+    def __init__(self, own: Path, pins: Path) -> None:
+        self._own = str(own)
+        self._pins = Pins(pins)
+
+    def look(self, workspace: Workspace) -> tuple[Sequence[Skill], Sequence[SkippedFolder]]:
+        """Return the skills of a session, the user's first, and the folders that are none, with why."""
+        found: dict[str, Skill] = {}
+        passed: list[SkippedFolder] = []
+        pins, room = self._pins.all(), _MOST_TOGETHER
+        for path, is_own in self._folders(workspace):
+            read = 0
+            try:
+                folder = read_folder(path, MOST_BYTES if is_own else room)
+                read = folder.size
+                skill = _skill(path, folder, is_own=is_own, pins=pins)
+            except (Unusable, NoHead) as fault:
+                room -= 0 if is_own else max(read, getattr(fault, "read", 0))
+                passed.append(SkippedFolder(path, str(fault)))
+                continue
+            room -= 0 if is_own else read
+            if skill.name in found:
+                passed.append(SkippedFolder(path, f"`{found[skill.name].path}` has the same name and comes first"))
+            else:
+                found[skill.name] = skill
+        return tuple(found.values()), tuple(passed)
+
+    def get(self, name: str, workspace: Workspace) -> Skill:
+        """Return the skill of that name as it is now; raise `NotFound` with the names there are."""
+        skills, _ = self.look(workspace)
+        for skill in skills:
+            if skill.name == name:
+                return skill
+        known = ", ".join(f"`{skill.name}`" for skill in skills)
+        raise NotFound(f"there is no skill `{name}`; {f'there are {known}' if known else 'there are none here'}")
+
+    def pin(self, skill: Skill, file: str = MAIN) -> None:
+        """Keep that a human has seen a file of this skill exactly as it is; several processes may do so at once."""
+        self._pins.set(_pinned_as(skill.path, file), skill.digest)
+
+    def _folders(self, workspace: Workspace) -> Iterator[tuple[str, bool]]:
+        yield from ((path, True) for path in folders_in(self._own, _MOST))
+        roots = (f"{workspace.path}/{root}" for root in WORKSPACE_ROOTS)
+        # In the directory above our home, what looks like a workspace's are the user's own once more.
+        for root in (root for root in roots if root != self._own):
+            yield from ((path, False) for path in folders_in(root, _MOST))
+
+
+def own_folders(shelf: SkillIndex, workspace: Workspace) -> Mapping[str, str]:
+    """Return the folders that an agent in a container is shown read-only, by the skill's name.
+
+    These are the user's own. What a workspace brings along is mounted with the workspace, and found there by the agent itself.
+    """
+    return {skill.name: skill.path for skill in shelf.look(workspace)[0] if not skill.is_of_workspace}
+
+
+def _skill(path: str, folder: SkillFolder, *, is_own: bool, pins: Mapping[str, str]) -> Skill:
+    head, body = split_front_matter(folder.main)
+    name = head.get("name") or path.rpartition("/")[2]
+    if not _NAME.fullmatch(name):
+        raise Unusable("its name must have letters, digits, `_`, `.` and `-` alone, at most 64")
+    digest = folder.digest
+    trusts = {file: SkillTrust.OWN if is_own else _trust(pins.get(_pinned_as(path, file)), digest) for file in folder.files}
+    description = " ".join(head.get("description", "").split())[:_LONGEST_DESCRIPTION]
+    return Skill(name, description, body, path, folder, trusts.pop(MAIN), trusts)
+
+
+def _pinned_as(path: str, file: str) -> str:
+    return path if file == MAIN else f"{path}/{file}"
+
+
+def _trust(pinned: str | None, digest: Digest) -> SkillTrust:
+    return SkillTrust.UNSEEN if pinned is None else SkillTrust.PINNED if pinned == digest else SkillTrust.CHANGED
