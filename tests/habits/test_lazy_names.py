@@ -1,4 +1,4 @@
-"""Packages that load their public names late name each of them for the type checker, for readers, and for Python alike."""
+"""Packages that load their public names late have each of them for the type checker, for readers, and for Python alike."""
 
 import ast
 from importlib import import_module
@@ -17,13 +17,6 @@ def typed_names(tree: ast.Module, package: str) -> dict[str, str]:
     return {each.name: str(node.module).removeprefix(f"{package}.") for node in imports for each in node.names}
 
 
-def lazy_names_in(tree: ast.Module) -> dict[str, str]:
-    """Return the names that Python loads late, each with its module."""
-    (told,) = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_names")
-    homes: dict[str, str] = ast.literal_eval(told.args[1])
-    return {name: module for module, names in homes.items() for name in names.split()}
-
-
 def test_there_are_such_packages() -> None:
     assert {path.parent.name for path in LAZY} >= {"model", "policy", "session", "runtime", "store"}
 
@@ -31,11 +24,9 @@ def test_there_are_such_packages() -> None:
 @pytest.mark.parametrize("door", LAZY, ids=name_of)
 def test_every_public_name_is_there_and_is_what_the_type_checker_takes_it_for(door: Path) -> None:
     package = ".".join(("curtainwall", *door.parent.relative_to(PACKAGE).parts))
-    typed, late = typed_names(tree_of(door), package), lazy_names_in(tree_of(door))
-    assert late == typed
-    room = import_module(package)
-    assert late.keys() <= {*room.__all__}
-    for name, module in late.items():
+    typed, room = typed_names(tree_of(door), package), import_module(package)
+    assert typed.keys() <= {*room.__all__}
+    for name, module in typed.items():
         assert getattr(room, name) is getattr(import_module(f"{package}.{module}"), name)
 
 

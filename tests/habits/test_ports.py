@@ -107,8 +107,8 @@ PORTS = ports(PACKAGE)
 
 def test_there_are_ports_to_look_at() -> None:
     assert {"Log", "Gate", "Feed", "Agent"} <= {port.name for port in PORTS}, "those of the model"
-    assert {"Stores", "Model", "Source", "AskDesk"} <= {port.name for port in PORTS}, "imported elsewhere"
-    assert {"Judging", "Deliveries", "Lifetimes", "ServerProcess", "Kind"} <= {port.name for port in PORTS}, "implemented elsewhere"
+    assert {"Stores", "LanguageModel", "CredentialSource", "AskDesk"} <= {port.name for port in PORTS}, "imported elsewhere"
+    assert {"RuleTrials", "Deliveries", "Lifetimes", "ServerProcess", "AgentKind"} <= {port.name for port in PORTS}, "implemented elsewhere"
 
 
 @pytest.mark.parametrize("port", PORTS, ids=lambda port: ".".join((*port.module, port.name)))

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from curtainwall.channels.asks.cards import card_lines, whole_card
 from curtainwall.channels.terminal.output import OutputStream
 from curtainwall.channels.terminal.renderer import Renderer
-from curtainwall.cli import screen
+from curtainwall.cli import asks as cards
 from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,
@@ -276,8 +276,8 @@ def test_no_words_of_a_value_pass_for_a_line_of_the_card(monkeypatch: pytest.Mon
     for rows in (
         [row.removeprefix("┃ ") for row in conversation],
         [row.removeprefix("┃ ") for row in one_task.splitlines()],
-        [row.removeprefix("  ") for row in screen.card(shown, 2).splitlines()],
-        screen.card_text(line.text for line in whole_card(ask)).splitlines(),
+        [row.removeprefix("  ") for row in cards.card(shown, 2).splitlines()],
+        cards.card_text(line.text for line in whole_card(ask)).splitlines(),
         colours.sub("", "".join(Renderer(width, True).rows(line) for line in shown.split("\n"))).splitlines(),
     ):
         assert max(map(len, rows)) <= width

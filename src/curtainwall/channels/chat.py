@@ -102,7 +102,7 @@ class Chat:
 
         What is raised passes (a full disk, a busy database): nothing was taken, and the channel brings it again.
         """
-        if message in self._heard_at(reference):
+        if message in self._received_at(reference):
             return ChatReply(again=True)
         who = self.who(name)
         try:
@@ -113,7 +113,7 @@ class Chat:
         except Undecided as waits:
             # It is kept under its id, or whoever wrote it is told otherwise: it is not brought again.
             heard = ChatReply((plain_line(str(waits)),))
-        kept = [*self._heard_at(reference), message][-_REMEMBERED:]
+        kept = [*self._received_at(reference), message][-_REMEMBERED:]
         await self._house.marks.set(self.channel, {f"heard {reference}": json.dumps(kept)})
         return heard
 
@@ -242,7 +242,7 @@ class Chat:
                 told = describe_event(event, before) or describe_change(event, Who(name="", channel=self.channel))
                 return None if told is None or not told.text or told.tone == "dim" else ("note", told.text)
 
-    def _heard_at(self, reference: str) -> list[str]:
+    def _received_at(self, reference: str) -> list[str]:
         return json.loads(self._house.marks.get(self.channel, f"heard {reference}") or "[]")
 
     def _control(self, who: Who) -> Control:

@@ -128,7 +128,7 @@ class StreamedMessage:
         """What is known and was not taken yet."""
         return self.text.removeprefix(self._taken)
 
-    def heard(self, piece: str) -> None:
+    def add_live(self, piece: str) -> None:
         """Take in live text."""
         if self._owed:
             if self._owed.startswith(piece):

@@ -33,7 +33,7 @@ class FreeHosts:
     is_asked: bool = False
     """Some that are named in lists or rules are asked about."""
 
-    def told(self) -> str:
+    def text(self) -> str:
         """Return it in words for an agent."""
         if self.others is Effect.ALLOW:
             return f"Hosts: `fetch` reads from any public host without anybody being asked, unless a rule says otherwise. {_READING}"
@@ -114,7 +114,7 @@ def describe_hosts(wired: GatedSessions, session: SessionId) -> str:
     # Only looked at: a process that is got ready for a session may stand beside the one that decides for it.
     state = wired.house.peek(session) or wired.sessions.state(session)
     found = free_hosts(wired.tools, wired.in_force.terms().rules.of_session(state.opened), state)
-    return "" if found is None else found.told()
+    return "" if found is None else found.text()
 
 
 def _candidates(policy: Policy) -> Iterator[str]:

@@ -46,7 +46,7 @@ class TrialResult:
     verdict: Verdict
     subject: Subject | None = None
 
-    def told(self) -> dict[str, JsonValue]:
+    def document(self) -> dict[str, JsonValue]:
         """Return what `policy check` prints."""
         verdict, subject = self.verdict, self.subject
         resources: list[JsonValue] = [{"role": it.role.value, "value": it.value} for it in subject.resources] if subject else []

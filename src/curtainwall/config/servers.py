@@ -35,7 +35,7 @@ class ArgumentSection(Section):
     follows: bool = Field(True, description="whether a link is followed; `false` for what is moved or deleted")
 
     @model_validator(mode="after")
-    def _see_that_no_spelling_matters(self) -> Self:
+    def _check_cases(self) -> Self:
         cases = [Case(argument=case.argument, equals=case.equals, roles=case.roles) for case in self.cases]
         if fault := fault_of_cases(self.roles, cases):
             raise ValueError(fault)

@@ -58,7 +58,7 @@ async def tunnel(wire: Wire, connection: Connection, idle: float, holds: Callabl
     """Pass bytes both ways until both have ended, one is gone, nothing came for a while, or nothing may pass any more."""
     loop = asyncio.get_running_loop()
 
-    def heard() -> None:
+    def received() -> None:
         # Where the time was up a moment before, both are about to be ended.
         if not bound.expired():
             bound.reschedule(loop.time() + idle)
@@ -67,14 +67,14 @@ async def tunnel(wire: Wire, connection: Connection, idle: float, holds: Callabl
 
     async def out() -> None:
         while data := await wire.read():
-            heard()
+            received()
             connection.writer.write(data)
             await connection.writer.drain()
         connection.writer.write_eof()
 
     async def back() -> None:
         while data := await connection.reader.read(_PIECE):
-            heard()
+            received()
             wire.write(data)
             await wire.drain(idle)
         if not wire.is_lost:

@@ -193,24 +193,24 @@ class Reason:
         """Return the event that ends a stream."""
         error = self._error(dialect)
         if dialect is Dialect.RESPONSES:
-            error = {"type": "error", "code": "curtainwall", "message": self._told, "param": None, "sequence_number": 0}
+            error = {"type": "error", "code": "curtainwall", "message": self._message, "param": None, "sequence_number": 0}
         return _BEGINNINGS[dialect] + json.dumps(error).encode() + _ENDS[dialect]
 
     @property
-    def _told(self) -> str:
+    def _message(self) -> str:
         return f"curtainwall: {self.text}"
 
     def _error(self, dialect: Dialect) -> dict[str, object]:
         match dialect:
             case Dialect.ANTHROPIC:
                 kind = _ANTHROPIC_KINDS.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")
-                return {"type": "error", "error": {"type": kind, "message": self._told}}
+                return {"type": "error", "error": {"type": kind, "message": self._message}}
             case Dialect.GEMINI:
                 kind = _GEMINI_KINDS.get(self.status, "INVALID_ARGUMENT" if self.status < 500 else "INTERNAL")
-                return {"error": {"code": self.status, "message": self._told, "status": kind}}
+                return {"error": {"code": self.status, "message": self._message, "status": kind}}
             case Dialect.RESPONSES | Dialect.CHAT:
                 kind = "invalid_request_error" if self.status < 500 else "server_error"
-                return {"error": {"message": self._told, "type": kind, "param": None, "code": "curtainwall"}}
+                return {"error": {"message": self._message, "type": kind, "param": None, "code": "curtainwall"}}
 
 
 def answer(status: int, body: bytes, *, content_type: str, close: bool) -> bytes:

@@ -147,9 +147,9 @@ class SessionDesk:
         state = self._state(session)
         stream = project_stream(state.workspace.path)
         for_project = tuple(row.grant for row in self._sessions.store.index.grants(of=stream))
-        return session_view(state, self._told_in(session), self._threshold, for_project)
+        return session_view(state, self._events_of(session), self._threshold, for_project)
 
-    def _told_in(self, session: SessionId) -> Iterator[AnyEvent]:
+    def _events_of(self, session: SessionId) -> Iterator[AnyEvent]:
         """Go back through a log, as far as whoever wants to know goes."""
         log, stream = self._sessions.store.log, session_stream(session)
         end = log.head(stream)

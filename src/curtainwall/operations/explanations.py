@@ -43,7 +43,7 @@ class Explanations:
     def rules(self, session: SessionId) -> Sequence[RuleStatus]:
         """Return every rule with its standing in the session; raise `NotFound`."""
         state = self._sessions.state(session)
-        return rules_in_force(state, self._policy(state), self._told_in(session))
+        return rules_in_force(state, self._policy(state), self._events_of(session))
 
     def why(self, session: SessionId, about: str = "") -> VerdictReport:
         """Return why a call, or that of an approval, open or settled, was judged as it was; without one, the last call."""
@@ -55,7 +55,7 @@ class Explanations:
         return VerdictReport(
             call=call,
             tool=subject.tool,
-            then=tuple(_then(self._told_in(session), call)),
+            then=tuple(_then(self._events_of(session), call)),
             now=told.effect,
             rules=tuple(DecidingRule(rule=card.id, source=card.source, reason=card.reason or card.title) for card in told.rules),
             facts=told.facts,
@@ -67,14 +67,14 @@ class Explanations:
         """Return the rules that hold for a session: the house's, with those of its team, job or webhook where that has some."""
         return self._sessions.terms().rules.of_session(state.opened).policy
 
-    def _told_in(self, session: SessionId) -> Iterator[AnyEvent]:
+    def _events_of(self, session: SessionId) -> Iterator[AnyEvent]:
         for entry in self._sessions.store.log.read(session_stream(session)):
             yield lift(entry)
 
     def _wanted(self, session: SessionId, about: str) -> tuple[CallId, Subject]:
         subjects: dict[CallId, Subject] = {}
         named: CallId | None = None
-        for event in self._told_in(session):
+        for event in self._events_of(session):
             if isinstance(event, CallRequested):
                 subjects[event.call] = event.subject
                 named = event.call if about in ("", event.call) else named

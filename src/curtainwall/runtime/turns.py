@@ -277,7 +277,7 @@ class Turns:
             return False
         place = actor.state.place
         result = await self._worked(agent, at, actor)
-        reply = await self._told(result, at, place, is_again=False)
+        reply = await self._tell_hooks(result, at, place, is_again=False)
         for _ in range(_HOOKS_MAY_SEND_BACK):
             if reply.blocked is None:
                 break
@@ -287,7 +287,7 @@ class Turns:
             await actor.submit(SendMessage(by=SYSTEM, message=message, text=words, role="context"))
             at = replace(at, resumed=True)
             result = await self._worked(agent, at, actor)
-            reply = await self._told(result, at, place, is_again=True)
+            reply = await self._tell_hooks(result, at, place, is_again=True)
         end = EndTurn(
             by=SYSTEM,
             turn=at.turn,
@@ -347,7 +347,7 @@ class Turns:
             is_stopped = until.expired() and isinstance(fault, TimeoutError)
             return _INTERRUPTED if is_stopped or isinstance(fault, Closed) else _failed(fault)
 
-    async def _told(self, result: TurnResult, at: TurnAt, place: Place, *, is_again: bool) -> HookReply:
+    async def _tell_hooks(self, result: TurnResult, at: TurnAt, place: Place, *, is_again: bool) -> HookReply:
         """Tell the hooks how the agent stopped; they may send it back to work where it thinks that it is done."""
         if result.status not in (TurnStatus.DONE, TurnStatus.FAILED):
             return HookReply()

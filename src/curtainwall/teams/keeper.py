@@ -229,7 +229,7 @@ class Keeper:
         assert into is not None
         if self._conversations.sessions.store.index.session_at(into.route) is not None:
             raise CommandRefused(f"there is a conversation `{into}` already; choose another name")
-        self._conversations.peers.see_room(into)
+        self._conversations.peers.require_room(into)
         made = await fork(
             self._conversations.sessions, wish.session, local_user(), str(into), self._conversations.peers.limits_of(into.team)
         )

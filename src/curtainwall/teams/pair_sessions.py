@@ -194,9 +194,9 @@ class PairSessions:
         if known is None:
             # Before anything is opened; what is delivered later is judged where it arrives, whatever has changed by then.
             workspace = self.workspace_of(pair.team)
-            self._see_that_it_may(pair, caller, workspace)
+            self._require_allowed(pair, caller, workspace)
             async with self._opening:
-                self.see_room(pair)
+                self.require_room(pair)
                 session = await self._open(pair, workspace)
             known = self._opened[pair] = Place(session=session, workspace=workspace, mode=self._team(pair.team).mode)
         if self._is_limited(pair.team):
@@ -219,7 +219,7 @@ class PairSessions:
         """Return the sessions of all conversations of a pair's asker with its team."""
         return [session for it, session in self.pairs(pair.asker) if it.team == pair.team]
 
-    def see_room(self, pair: Pair) -> None:
+    def require_room(self, pair: Pair) -> None:
         """Raise where an asker has as many conversations with a team as may be in use at a time; one that is there goes on."""
         if self.session_of(pair) is not None:
             return
@@ -346,7 +346,7 @@ class PairSessions:
             raise NotFound(f"there is no team `{name}`; {f'there are: {known}' if known else 'none is configured'}")
         return found
 
-    def _see_that_it_may(self, pair: Pair, caller: Caller, workspace: Workspace) -> None:
+    def _require_allowed(self, pair: Pair, caller: Caller, workspace: Workspace) -> None:
         rules = self._house.rules().of(team=pair.team)
         require_no_cycle(self.state(caller.session), pair.team, rules)
         verdict = may_receive(rules, pair.team, pair.asker, self.labels(caller.session), workspace)

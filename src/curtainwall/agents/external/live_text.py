@@ -49,7 +49,7 @@ class LiveText:
 
     async def piece(self, text: str) -> None:
         """Show a piece of a message while it comes; raise `SaidTooMuch`, once."""
-        self._see_that_it_fits(len(text))
+        self._spend_room(len(text))
         self._heard += text
         await self._show(self._stream.feed(text))
         if self._unkept and not self._is_begun:
@@ -64,7 +64,7 @@ class LiveText:
     async def worded(self, text: str) -> AgentSpoke:
         """Show what is left of a whole message, and return its event for whoever records it with others; raise `SaidTooMuch`, once."""
         # What came in pieces was counted with them; a whole that is longer than they were says more.
-        self._see_that_it_fits(max(0, len(text) - len(self._heard)))
+        self._spend_room(max(0, len(text) - len(self._heard)))
         masked = self._masker.mask_text(text)
         if not self._heard:
             await self._show(masked)
@@ -127,7 +127,7 @@ class LiveText:
         """Write down what happened."""
         return await self._journal.record(self._at.session, events)
 
-    def _see_that_it_fits(self, letters: int) -> None:
+    def _spend_room(self, letters: int) -> None:
         had_room, self._room = self._room > 0, self._room - letters
         if had_room and self._room <= 0:
             raise SaidTooMuch(

@@ -43,7 +43,7 @@ class TurnWatch:
         """Seconds of work that the turn still has."""
         return max(0.0, self._most - self.worked)
 
-    def heard(self) -> None:
+    def note_life(self) -> None:
         """Note that the agent gave a sign of life."""
         self.heard_at = self._lived_at = time.monotonic()
 

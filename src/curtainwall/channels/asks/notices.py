@@ -108,11 +108,13 @@ class Announcer:
 
     def _due(self) -> tuple[tuple[Card, ...], tuple[Card, ...]]:
         due = [card for card in self._open.values() if self._left(card) <= 0]
-        return tuple(card for card in due if self._told(card) is None), tuple(card for card in due if self._told(card) is not None)
+        return tuple(card for card in due if self._last_notice(card) is None), tuple(
+            card for card in due if self._last_notice(card) is not None
+        )
 
     def _left(self, card: Card) -> Millis:
         """Return how long is still waited with a card: never longer than the pace says, whoever sets the clock meanwhile."""
-        told = self._told(card)
+        told = self._last_notice(card)
         pace = self._pace.after if told is None else self._pace.remind
         if pace is None:
             return _FAR
@@ -120,14 +122,14 @@ class Announcer:
         measured = self._measured.setdefault((card.key, told), self._clock.elapsed() + left)
         return min(left, measured - self._clock.elapsed())
 
-    def _told(self, card: Card) -> Millis | None:
+    def _last_notice(self, card: Card) -> Millis | None:
         """Return when somebody was last told of a card, or of an ask that is the same."""
         found = [int(mark) for key in card.joined if (mark := self._marks.get(self._channel, _name(key))) is not None]
         return max(found, default=None)
 
     def _id_of(self, cards: Iterable[Card]) -> str:
         """Return a name for telling of these cards: the same until they are told, and another one for each time after."""
-        told = sorted(f"{_name(card.key)} {self._told(card)}" for card in cards)
+        told = sorted(f"{_name(card.key)} {self._last_notice(card)}" for card in cards)
         return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
 
     async def _forget(self) -> None:

@@ -57,7 +57,7 @@ class MatrixSettings:
         """Tell whether an invitation is taken: into a room of the list, or, without a list, from an operator."""
         return room in self.rooms if self.rooms else self.people.may_control(inviter)
 
-    def is_heard(self, room: str) -> bool:
+    def serves_room(self, room: str) -> bool:
         """Tell whether what is said in a room concerns us."""
         return room.startswith("!") and is_one_word(room) and (not self.rooms or room in self.rooms)
 
@@ -191,11 +191,11 @@ class _SyncLoop:
         await self.sealing.maintain()
         found = table(told.get("rooms"))
         for room, info in table(found.get("join")).items():
-            if self.terms.is_heard(room):
+            if self.terms.serves_room(room):
                 await self._read_room(room, table(info), since)
         for room, info in table(found.get("leave")).items():
             was_in = self.rooms.leave(room)
-            if self.terms.is_heard(room):
+            if self.terms.serves_room(room):
                 await self.left.leave(room, table(info), was_in=was_in)
         await self.left.look()
         if keys_came or self.is_first:
@@ -278,12 +278,12 @@ class _SyncLoop:
     async def _try_again(self) -> None:
         """Open what could not be opened before, where its key has come."""
         for sealed in tuple(self.memory.sealed()):
-            if self.terms.is_heard(sealed.head.room):
+            if self.terms.serves_room(sealed.head.room):
                 await self._open(sealed, self.rooms.enter(sealed.head.room), is_new=False)
 
     async def _accept(self, found: Raw) -> None:
         for room, inviter in invitations(found, self.homeserver.account.user):
-            if self.terms.is_heard(room) and self.terms.may_enter(room, inviter):
+            if self.terms.serves_room(room) and self.terms.may_enter(room, inviter):
                 try:
                     await self.homeserver.join(room)
                 except HomeserverRefused:

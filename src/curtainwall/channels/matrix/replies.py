@@ -250,7 +250,7 @@ class RoomReplies:
 
     def _hear(self, *, live: str = "", logged: str = "") -> None:
         if live:
-            self._streamed.heard(live)
+            self._streamed.add_live(live)
         if logged:
             self._streamed.logged(logged)
         if self._began is None and self._streamed.text:

@@ -165,7 +165,7 @@ class OneShot:
         if live.turn is None:
             return
         if live.turn == self._turn:
-            self._writing.heard(live.text)
+            self._writing.add_live(live.text)
         elif live.turn != self._tale.turn:
             self._ahead.append(live)
 
@@ -176,7 +176,7 @@ class OneShot:
         ahead, self._ahead = self._ahead, []
         for live in ahead:
             if live.turn == self._turn:
-                self._writing.heard(live.text)
+                self._writing.add_live(live.text)
 
     async def _report_silence(self) -> None:
         """Say once where another process that works on the session has been silent for long."""

@@ -116,9 +116,9 @@ class AnswerWriter:
         """Everything that was said, message by message."""
         return "\n\n".join(self._said)
 
-    def heard(self, piece: str) -> None:
+    def add_live(self, piece: str) -> None:
         """Take in what is said right now."""
-        self._streamed.heard(piece)
+        self._streamed.add_live(piece)
         self._write_blocks()
 
     def logged(self, piece: str) -> None:

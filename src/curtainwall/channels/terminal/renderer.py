@@ -84,9 +84,9 @@ class Renderer:
         """Return a line of a list in one style; what does not fit goes on below its last column."""
         return "".join(self.line(row, style) for line in plain(text).split("\n") for row in hanging_rows(line, max(self.width, _NARROW)))
 
-    def told(self, told: EventLine) -> str:
+    def event_line(self, line: EventLine) -> str:
         """Return one told line in its tone."""
-        return self.rows(told.text, _TONES[told.tone])
+        return self.rows(line.text, _TONES[line.tone])
 
     def said(self, text: str, by: str = "") -> str:
         """Return what a human said."""

@@ -153,7 +153,7 @@ class ConversationView:
             self._doing, self._is_again = live.text, live.kind == "again"
             return ""
         self._no_more_again()
-        self._streamed.heard(live.text)
+        self._streamed.add_live(live.text)
         return self._whole(looks)
 
     def _no_more_again(self) -> None:
@@ -168,7 +168,7 @@ class ConversationView:
             drawn += self._words(event, looks)
         told = describe_event(event, self.tale) or describe_change(event, self._who)
         if told is not None:
-            drawn.append(looks.told(told))
+            drawn.append(looks.event_line(told))
         self.tale.take(event)
         if isinstance(event, ApprovalAsked):
             drawn.append(self._card(event.approval, looks))
@@ -259,7 +259,7 @@ class ConversationView:
         ask = self.tale.asks.get(approval)
         if ask is None:
             return ""
-        return looks.told(EventLine("warn", f"the agent asks ({approval}):")) + looks.card(card_lines(ask))
+        return looks.event_line(EventLine("warn", f"the agent asks ({approval}):")) + looks.card(card_lines(ask))
 
     def _changes(self, looks: Renderer) -> str:
         words = [change.words(self.tale.workspace) for change in self.tale.changes]

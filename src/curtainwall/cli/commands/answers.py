@@ -106,7 +106,7 @@ def _settle(said: _Answer, output: Output) -> int:
     if not told.settled:
         raise told.refused[key_of(row)]
     if output is Output.JSON:
-        show_json(_told_json(row, command, told))
+        show_json(_answer_json(row, command, told))
     else:
         _show(row, command, told)
     if not told.is_running:
@@ -147,7 +147,7 @@ def _show(row: ApprovalRow, command: AnswerApproval, told: _Together) -> None:
         show("\n".join(f"  {approval}  session {session}" for session, approval in told.settled))
 
 
-def _told_json(row: ApprovalRow, command: AnswerApproval, told: _Together) -> dict[str, object]:
+def _answer_json(row: ApprovalRow, command: AnswerApproval, told: _Together) -> dict[str, object]:
     return {
         "approval": row.approval,
         "session": row.session,

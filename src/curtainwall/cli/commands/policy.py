@@ -145,7 +145,7 @@ def check(
         note(f"curtainwall: {inert(fault)}; until this is repaired every call is denied")
         judged = refuse_all(fault)
     for line in _calls("calls, one JSON object per line, are"):
-        print(json.dumps(judged(line).told()), flush=True)
+        print(json.dumps(judged(line).document()), flush=True)
     if fault:
         raise typer.Exit(1)
 
@@ -190,7 +190,7 @@ def explain_call(
             {"id": card.id, "kind": card.kind, "title": card.title, "reason": card.reason, "source": card.source} for card in told.rules
         ]
         more = {"facts": list(told.facts), "labels": list(told.labels), "hooks": list(hooks), "changes": list(told.changes)}
-        show_json({**ruling.told(), "rules": rules, **more})
+        show_json({**ruling.document(), "rules": rules, **more})
         return
     show(f"{verdict_word(ruling.verdict.effect)}: {inert(ruling.verdict.reason)}")
     if ruling.subject:

@@ -251,7 +251,10 @@ def annotate(
         reviews.write(name, Review(about, offered))
     if output is Output.JSON:
         told = [{"tool": it.tool, "effect": it.roles.effect.value, "arguments": _arguments(it), "notes": [*it.notes]} for it in proposals]
-        tools = [{"tool": tool, "reviewed": _told(before.tools.get(tool)), "now": _told(offered[tool])} for tool in (*new, *changed)]
+        tools = [
+            {"tool": tool, "reviewed": _tool_document(before.tools.get(tool)), "now": _tool_document(offered[tool])}
+            for tool in (*new, *changed)
+        ]
         document = {"name": name, "about": about, "proposed": told, "new": new, "changed": changed, "tools": tools, "refused": refused}
         show_json(document | {"written": write})
         return
@@ -305,7 +308,7 @@ def _proposals(spec: ServerSpec, offered: Mapping[str, OfferedTool]) -> tuple[li
     return proposals, refused
 
 
-def _told(tool: OfferedTool | None) -> dict[str, JsonValue] | None:
+def _tool_document(tool: OfferedTool | None) -> dict[str, JsonValue] | None:
     return None if tool is None else tool.told
 
 

@@ -179,7 +179,7 @@ def history(
                 return [], ""
             asks, worked_on = approvals_along(wired, wired.teams.talk.chain(pair)), is_worked_on(wired, session)
             found, short = wired.teams.talk.exchanges(pair)[-limit:], wired.teams.talk.shortages(pair)
-            told = [(it, _told(it, asks, worked_on=worked_on)) for it in found]
+            told = [(it, _exchange_document(it, asks, worked_on=worked_on)) for it in found]
             if short:
                 return told, inert("; ".join(map(str, short)))
             return told, _NOBODY_WORKS if not worked_on and any(it.is_open for it in found) else ""
@@ -304,7 +304,7 @@ def _waits_for(approvals: Sequence[str]) -> str:
     return f"waits for a human: {', '.join(f'`curtainwall approve {approval}`' for approval in approvals)}"
 
 
-def _told(exchange: TeamExchange, approvals: Sequence[str], *, worked_on: bool) -> dict[str, JsonValue]:
+def _exchange_document(exchange: TeamExchange, approvals: Sequence[str], *, worked_on: bool) -> dict[str, JsonValue]:
     """Return a message and its answer, and where there is none yet, what a human has to do, or that nobody works on it now."""
     told = exchange_json(exchange)
     if approvals and exchange.state in ("working", "held"):

@@ -102,17 +102,15 @@ class WaitingCalls:
             if open_ is not None and open_.standing is CallStatus.ANSWERED:
                 return None
             await self.take_over(actor, call)
-            match recorded.event:
-                case CallFinished() as event:
-                    finished = event
-                case CallDenied() as denied if denied.call == call:
-                    return Answer(call=call, verdict=denied.verdict)
-                case CallDropped() as dropped if dropped.call == call:
-                    if finished is not None and dropped.shares == finished.call:
-                        return shared_outcome(call, finished, self._house.stores.blobs)
-                    return Answer(call=call, verdict=denial("call-dropped", dropped.why))
-                case _:
-                    continue
+            event = recorded.event
+            if isinstance(event, CallFinished):
+                finished = event
+            elif isinstance(event, CallDenied) and event.call == call:
+                return Answer(call=call, verdict=event.verdict)
+            elif isinstance(event, CallDropped) and event.call == call:
+                if finished is not None and event.shares == finished.call:
+                    return shared_outcome(call, finished, self._house.stores.blobs)
+                return Answer(call=call, verdict=denial("call-dropped", event.why))
         raise NotFound("the session was deleted")
 
     async def take_over(self, actor: Actor, call: CallId) -> None:

@@ -351,14 +351,14 @@ class SessionRegistry:
     async def _watch(self, changes: AsyncIterator[frozenset[StreamId]]) -> None:
         async for streams in changes:
             self.wakes.wake(streams)
-            for actor in self._told_of(_INBOX, streams) if streams else tuple(self._actors.values()):
+            for actor in self._actors_of(_INBOX, streams) if streams else tuple(self._actors.values()):
                 actor.look_at_inbox()
-            for actor in self._told_of(_WANTED, streams):
+            for actor in self._actors_of(_WANTED, streams):
                 if not actor.is_wanted:
                     actor.is_wanted = True
                     self.spawn(self._hand_over(actor))
 
-    def _told_of(self, what: str, streams: frozenset[StreamId]) -> tuple[Actor, ...]:
+    def _actors_of(self, what: str, streams: frozenset[StreamId]) -> tuple[Actor, ...]:
         """Return the actors of whose inbox or lease there is news; entries of their own stream are none to them."""
         found = (self._actors.get(StreamId(name.removeprefix(what))) for name in streams if name.startswith(what))
         return tuple(actor for actor in found if actor is not None)

@@ -93,7 +93,7 @@ class WebRuleTrials:
             effect=ruling.verdict.effect,
             reason=ruling.verdict.reason,
             resources=tuple((it.role.value, it.value) for it in subject.resources) if subject else (),
-            rules=tuple(map(_told, told.rules)),
+            rules=tuple(map(_deciding_rule, told.rules)),
             facts=told.facts,
             labels=told.labels,
             changes=told.changes,
@@ -247,7 +247,7 @@ def _ruling(judge: Judge, trial: CallTrial) -> TrialResult:
         return TrialResult(denial(INVALID, f"the arguments are no JSON: {fault}"))
 
 
-def _told(card: RuleCard) -> DecidingRule:
+def _deciding_rule(card: RuleCard) -> DecidingRule:
     return DecidingRule(rule=card.id, source=card.source, reason=card.title)
 
 

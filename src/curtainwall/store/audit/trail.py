@@ -44,13 +44,13 @@ class AuditBacklog(NamedTuple):
 def backlog_reader(reader: Reader) -> Callable[[StreamId, int], AuditBacklog]:
     """Return a way to ask the log."""
 
-    def told(stream: StreamId, after: int) -> AuditBacklog:
+    def read_backlog(stream: StreamId, after: int) -> AuditBacklog:
         head = reader.one("SELECT seq, audited FROM head WHERE stream = ?", (stream,))
         rows = reader.all(_READ_AUDITED, (stream, after)) if head else []
         seq, audited = head or (0, 0)
         return AuditBacklog(seq, audited, list(map(Entry._make, rows)))
 
-    return told
+    return read_backlog
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class Committer:
         except Exception as error:  # noqa: BLE001 - whoever writes must live on, whatever it was; nothing is committed
             fault = Broken(f"writing failed unexpectedly: {error!r}")
         self._fail(fault)
-        return self._told(batches, fault)
+        return self._results_after(batches, fault)
 
     def run(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Return what a function made of the database in a transaction of its own."""
@@ -187,7 +187,7 @@ class Committer:
         self._wal_inode = self._wal_inode or _inode_of(self._wal)
         return results
 
-    def _told(self, batches: Sequence[PreparedBatch], fault: CurtainwallError) -> list[Written]:
+    def _results_after(self, batches: Sequence[PreparedBatch], fault: CurtainwallError) -> list[Written]:
         """Return what a fault that kept everything from being written means for each: what another was given may stand all the same."""
         standing: set[PreparedBatch] = set()
         if doubtful := [batch for batch in batches if batch.is_doubtful]:

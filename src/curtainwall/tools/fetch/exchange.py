@@ -177,7 +177,7 @@ async def _receive(connection: Connection, wire: h11.Connection, limit: int) -> 
             if notes > _MOST_NOTES or event.status_code == 101:
                 raise CannotDo("the server does not come to an answer")
         elif isinstance(event, h11.Response):
-            status, headers = event.status_code, _told(event)
+            status, headers = event.status_code, _headers_of(event)
             content = _content_for(header_of(headers, "content-encoding"), limit)
         elif isinstance(event, h11.Data):
             content.feed(bytes(event.data))
@@ -192,7 +192,7 @@ async def _receive(connection: Connection, wire: h11.Connection, limit: int) -> 
     return HttpReply(status, headers, content.result, cut=content.full)
 
 
-def _told(response: h11.Response) -> Headers:
+def _headers_of(response: h11.Response) -> Headers:
     # Latin-1 is what HTTP means by a byte; servers that write UTF-8 are read as they meant it.
     def text(value: bytes) -> str:
         try:

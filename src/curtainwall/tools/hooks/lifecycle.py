@@ -104,7 +104,7 @@ class Lifecycle:
         if before is None and self._claims.has(session, event):
             return
 
-        async def told() -> None:
+        async def tell_after() -> None:
             if before is not None:
                 await asyncio.wait((before,))
             if not self._claims.has(session, event):
@@ -114,7 +114,7 @@ class Lifecycle:
             if self._running.get(session) is task:
                 del self._running[session]
 
-        task = self._running[session] = asyncio.create_task(told(), name=f"{event} of {session}")
+        task = self._running[session] = asyncio.create_task(tell_after(), name=f"{event} of {session}")
         task.add_done_callback(is_done)
         await asyncio.shield(task)
 

@@ -108,7 +108,7 @@ class _Reading:
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     directories: int = 0
 
-    def see_room(self) -> None:
+    def require_room(self) -> None:
         """Raise `Unusable` where nothing more may be found; an empty directory takes as long to look at as a file."""
         if len(self.files) + self.directories >= _MOST_FILES:
             raise Unusable(f"it has more than {_MOST_FILES} files and directories")
@@ -121,7 +121,7 @@ def _read(directory: int, above: str, reading: _Reading, depth: int) -> None:
     if len(names) > _MOST_FILES:
         raise Unusable(f"it has more than {_MOST_FILES} files and directories")
     for name in sorted(names):
-        reading.see_room()
+        reading.require_room()
         if not name.isprintable():
             raise Unusable("a name in it has letters that cannot be shown")
         kind = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode

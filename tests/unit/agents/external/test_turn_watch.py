@@ -30,7 +30,7 @@ def test_while_a_human_is_asked_only_time_up_to_a_sign_of_life_counts() -> None:
     watch.count()
     assert watch.worked == before, "a silent agent waits"
     pass_some_time()
-    watch.heard()
+    watch.note_life()
     pass_some_time()
     watch.count()
     assert before + 0.015 < watch.worked, "one that speaks works"
@@ -53,7 +53,7 @@ def test_an_agent_that_works_on_beside_an_open_ask_is_stopped_when_its_time_is_u
             watch = TurnWatch(0.2)
             stopping = asyncio.create_task(watch.until_stop(here.feed, session, 0))
             while not stopping.done():
-                watch.heard()
+                watch.note_life()
                 await asyncio.sleep(0.01)
             assert (await stopping).status is TurnStatus.FAILED
 

@@ -19,7 +19,7 @@ def test_live_text_pieces_and_the_whole_are_shown_once(words: list[str], data: s
     saying, whole, seen = StreamedMessage(), "".join(words), ""
     logged = 0
     for count, word in enumerate(words, start=1):
-        saying.heard(word)
+        saying.add_live(word)
         seen += shown(saying)
         if data.draw(st.booleans()):
             text = "".join(words[:count])
@@ -44,18 +44,18 @@ def test_live_text_that_comes_after_the_whole_message_is_not_shown_again(words: 
     saying = StreamedMessage()
     seen = ""
     for word in words[:late]:
-        saying.heard(word)
+        saying.add_live(word)
         seen += shown(saying)
     seen += saying.spoke("".join(words))
     for word in words[late:]:
-        saying.heard(word)
+        saying.add_live(word)
     assert (seen, saying.tail) == ("".join(words), "")
 
 
 def test_live_text_that_runs_ahead_belongs_to_the_next_message() -> None:
     saying = StreamedMessage()
-    saying.heard("one")
-    saying.heard("two")
+    saying.add_live("one")
+    saying.add_live("two")
     assert saying.take(3) == "one"
     assert saying.spoke("one") == ""
     assert saying.tail == "two"
@@ -64,14 +64,14 @@ def test_live_text_that_runs_ahead_belongs_to_the_next_message() -> None:
 
 def test_the_log_has_the_last_word() -> None:
     saying = StreamedMessage()
-    saying.heard("something else")
+    saying.add_live("something else")
     assert saying.take(9) == "something"
     assert saying.spoke("the truth") == "the truth"
 
 
 def test_text_that_breaks_off_is_kept() -> None:
     saying = StreamedMessage()
-    saying.heard("half a sen")
+    saying.add_live("half a sen")
     assert saying.take(5) == "half "
     assert saying.broke_off() == "a sen"
     assert saying.tail == ""

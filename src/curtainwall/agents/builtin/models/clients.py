@@ -57,7 +57,7 @@ class ResponseRecorder:
         """Return the last bytes, which say whether the answer came to its end."""
         return b"".join(self._pieces[-_LAST_PIECES:])
 
-    def told(self) -> dict[str, JsonValue]:
+    def recording(self) -> dict[str, JsonValue]:
         """Return what was recorded: the status, the text, and how many bytes did not fit."""
         told: dict[str, JsonValue] = {"status": self.status, "body": b"".join(self._pieces).decode(errors="replace")}
         if self.size > MOST_KEPT:

@@ -163,7 +163,7 @@ class ProviderModel:
             said = AgentMessage(text=text, programs=programs, kept=dump_reply(response))
         else:
             said = AgentMessage(text=text)
-        raw = tape.told()
+        raw = tape.recording()
         raw["body"] = line.without_key(str(raw["body"]))
         return ModelReply(said=said, raw=raw, usage=self._usage(prompt, said, response), stop_reason=_stop_reason(response))
 

@@ -204,7 +204,7 @@ class ContainerTurn:
     async def _listen(self, run: Run, ear: OutputParser, attempt: _Attempt, watch: ContainerTurnWatch) -> None:
         async with aclosing(run.lines()) as lines:
             async for stream, line in lines:
-                watch.heard()
+                watch.note_life()
                 if stream == "err":
                     attempt.errors.append(line[:2_000])
                 for heard in ear.hear(line) if stream == "out" else ear.parse_stderr(line):

@@ -227,5 +227,5 @@ class ContainerTurnWatch(TurnWatch):
                 await self._engine.pause(self._container)
             elif not self.asked and self._is_paused:
                 self._is_paused = False
-                self.heard()
+                self.note_life()
                 await self._engine.resume(self._container)

@@ -55,7 +55,7 @@ class TurnWork:
         text, mark = keeper.past.message(), message_mark(self.at.turn, wanted) if wanted else keeper.fresh()
         running = keeper.warm()
         if running is not None:
-            return await self._told(running, text, mark)
+            return await self._send(running, text, mark)
         folders = keeper.folders
         taken = await asyncio.to_thread(open_conversation, keeper.past, folders.state, folders.workspace, mark, keeper.fresh())
         return await self._taken_up(taken, text, mark)
@@ -71,14 +71,14 @@ class TurnWork:
             await self._say_lost(taken.lost)
         running = await self.keeper.started(taken.conversation, is_new=taken.is_new)
         try:
-            return await self._told(running, f"{taken.preface}{text}", mark)
+            return await self._send(running, f"{taken.preface}{text}", mark)
         except ConversationLost as fault:
             if taken.is_new:
                 raise TurnFailed("the agent does not know a conversation that has just begun") from fault
             again = replace_lost_conversation(self.keeper.past, "the agent cannot go on with it", self.keeper.fresh())
             return await self._taken_up(again, text, mark)
 
-    async def _told(self, running: RunningProcess, text: str, mark: str) -> TurnResult:
+    async def _send(self, running: RunningProcess, text: str, mark: str) -> TurnResult:
         around, seat = self.keeper.around, self.keeper.seat
         ports = ProcessTurnPorts(around.feed, around.journal, around.clock)
         turn = ProcessTurn(ports, self.at, self.keeper.past, running, self.telling, around.limits, mark)

@@ -205,7 +205,7 @@ class ProcessTurn:
             if signals is None:
                 await self._ended()
             else:
-                self._watch.heard()
+                self._watch.note_life()
                 await self._take_all(signals)
         if self._failure is not None:
             raise self._failure

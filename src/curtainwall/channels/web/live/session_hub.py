@@ -195,7 +195,7 @@ class SessionHub:
                     self._crowd.tell(sse_json("doing", {"text": plain(live.text)[:200]}))
                     continue
                 before = len(self._streamed.text)
-                self._streamed.heard(live.text)
+                self._streamed.add_live(live.text)
                 text = self._streamed.text
                 # A page holds so much and no more, and no word without an end; the log tells the rest once it is whole.
                 if before < len(text) <= LONGEST_TEXT and is_broken(text):

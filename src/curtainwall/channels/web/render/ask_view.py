@@ -55,25 +55,25 @@ class AskView:
         self._head = self._lines[: titles[0]] if titles else self._lines
 
     @cached_property
-    def wishes(self) -> tuple[AskedResource, ...]:
+    def asked_resources(self) -> tuple[AskedResource, ...]:
         """What is asked for."""
         return tuple(_asked_resource(line.text) for line in self._head if line.kind == "rule" and not line.text.startswith("because "))
 
     @property
     def differ(self) -> bool:
         """Tell whether not all of it is asked because of the same rules."""
-        return len({wish.rules for wish in self.wishes if wish.rules}) > 1
+        return len({asked.rules for asked in self.asked_resources if asked.rules}) > 1
 
     @property
     def tally(self) -> str:
         """What a long list comes to, the rarest first: one command among a hundred would not be seen."""
-        if len(self.wishes) <= _MANY:
+        if len(self.asked_resources) <= _MANY:
             return ""
-        names = Counter(wish.value.partition(" ")[0] if wish.role == Role.RUN_COMMAND else wish.role for wish in self.wishes)
+        names = Counter(asked.value.partition(" ")[0] if asked.role == Role.RUN_COMMAND else asked.role for asked in self.asked_resources)
         rarest = sorted(names.items(), key=lambda it: it[1])
         more = f", and {len(rarest) - _MOST_NAMED} more" if len(rarest) > _MOST_NAMED else ""
         told = ", ".join(f"{plain_line(name, 60)} × {many}" if many > 1 else plain_line(name, 60) for name, many in rarest[:_MOST_NAMED])
-        return f"{counted(len(self.wishes), 'thing')} at once: {told}{more}"
+        return f"{counted(len(self.asked_resources), 'thing')} at once: {told}{more}"
 
     @property
     def terms(self) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ def test_an_agent_that_is_silent_for_too_long_is_ended_and_one_that_is_heard_is_
     watch = silent_watch()
     assert is_ended(watch)
     assert watch.next_look() == 0.0
-    watch.heard()
+    watch.note_life()
     assert not is_ended(watch)
 
 

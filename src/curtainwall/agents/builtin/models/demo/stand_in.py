@@ -56,7 +56,7 @@ class DemoModel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
+class _Instructions:
     """One message: the steps to take for it, the parts of it that are left out meanwhile, and what to say to the rest."""
 
     steps: tuple[Step, ...] = ()
@@ -72,7 +72,7 @@ def _replied(prompt: Prompt) -> tuple[str, Sequence[str]]:
     texts = _last_said(items)
     if not texts:
         return answer or "There is nothing to do. Say `help` to see what I can do.", ()
-    heard = _heard(items)
+    heard = _instructions_of(items)
     wishes = [each.steps for each in heard if each.steps]
     deeds = [step.deed for steps in wishes for step in steps]
     lost = [part for each in heard for part in each.lost]
@@ -86,9 +86,9 @@ def _replied(prompt: Prompt) -> tuple[str, Sequence[str]]:
     return "\n\n".join(said) or "I am listening. Say `help` to see what I can do.", codes
 
 
-def _heard(items: Sequence[ConversationItem]) -> list[_Heard]:
+def _instructions_of(items: Sequence[ConversationItem]) -> list[_Instructions]:
     """Return what people said since the last reply, message by message: what one of them does not get keeps nobody else from theirs."""
-    heard: list[_Heard] = []
+    heard: list[_Instructions] = []
     it = spoken_of(_said_before(items))
     for text in _last_said(items):
         wish = understand(text, it)
@@ -97,16 +97,16 @@ def _heard(items: Sequence[ConversationItem]) -> list[_Heard]:
     return heard
 
 
-def _meant(text: str, wish: Understood) -> _Heard:
+def _meant(text: str, wish: Understood) -> _Instructions:
     said = None if wish.steps else small_talk(text)
     if said is not None:
-        return _Heard(words=(said,))
+        return _Instructions(words=(said,))
     is_too_much = len(wish.steps) > MOST_STEPS
     if wish.may_be_done and not is_too_much:
-        return _Heard(wish.steps, wish.lost)
+        return _Instructions(wish.steps, wish.lost)
     much = (too_many(len(wish.steps), MOST_STEPS),) if is_too_much else ()
     lost = (not_followed(wish.lost, [step.deed for step in wish.steps]),) if wish.lost else ()
-    return _Heard(words=(*much, *lost))
+    return _Instructions(words=(*much, *lost))
 
 
 def _listed(deeds: Sequence[str]) -> str:
@@ -124,7 +124,7 @@ def _answer_to_programs(items: Sequence[ConversationItem]) -> str:
     if not known:
         return ""
     answer = answer_of([program.code for program in known], [ended[program.id] for program in known])
-    lost = [part for each in _heard(items[:at]) for part in each.lost]
+    lost = [part for each in _instructions_of(items[:at]) for part in each.lost]
     return f"{answer}\n\n{also_lost(lost)}" if lost else answer
 
 
