@@ -303,7 +303,7 @@ def test_w_explains_and_answers_nothing() -> None:
     async def story(seat: Seat) -> None:
         await asked(seat, "a.example")
         seat.type("w")
-        await seat.sees("why of s1")
+        await seat.sees("now it would be: ask")
         seat.type(CTRL_C + CTRL_C)
 
     assert not tell(story).desk.has(ApprovalAnswered)
