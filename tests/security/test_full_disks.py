@@ -24,8 +24,8 @@ from tests.support.machines import Machine
 SMALL_DISK = "mount -t tmpfs -o nr_inodes=11000 tmpfs {0} && exec {1} -c '{2}' {0}"
 MANY_NAMES = """
 import sys
-from curtainwall.host.sandbox.limits import Room
-room = Room(sys.argv[1:], 0)
+from curtainwall.host.sandbox.limits import DiskRoom
+room = DiskRoom(sys.argv[1:], 0)
 print(room.missing())
 for name in range(1_500):
     open(f"{sys.argv[1]}/{name}", "w").close()

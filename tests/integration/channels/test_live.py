@@ -23,14 +23,14 @@ import asyncio, sys
 from pathlib import Path
 from curtainwall.channels.live import LiveEndpoint
 from curtainwall.model import Live, SessionId
-from curtainwall.runtime import HouseJournal, SystemClock
+from curtainwall.runtime import SessionJournal, SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 from tests.support.houses import house
 
 async def speak(home, session):
     async with SqliteStore.open(home, SystemClock(), decode=lift) as store, house(store) as opened:
-        journal = HouseJournal(opened)
+        journal = SessionJournal(opened)
         async with LiveEndpoint(journal, home / "run" / "watch").open(), opened.hold(session) as actor:
             print("ready", flush=True)
             number = 0

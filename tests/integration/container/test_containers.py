@@ -163,12 +163,11 @@ def test_what_a_dead_process_left_is_removed_and_what_a_living_one_has_is_not(do
     script = f"""
 import asyncio, os, sys
 from pathlib import Path
-from curtainwall.agents.external.container import Engine, Fleet, Folders
-from curtainwall.agents.external.container.owners import Owner
-from curtainwall.agents.external.container.spec import Wish
+from curtainwall.agents.external.container import ContainerFolders, Engine, Fleet
+from curtainwall.agents.external.container.spec import ContainerRequest
 async def leave():
-    folders = Folders(*(Path({str(short_path)!r}),) * 4)
-    async with Fleet(Engine({docker_engine.address!r})).borrow(Wish("left", "shell", {IMAGE!r}, folders, 1000, 1000), print):
+    folders = ContainerFolders(*(Path({str(short_path)!r}),) * 4)
+    async with Fleet(Engine({docker_engine.address!r})).borrow(ContainerRequest("left", "shell", {IMAGE!r}, folders, 1000, 1000), print):
         os._exit(0)
 asyncio.run(leave())
 """
