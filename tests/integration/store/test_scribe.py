@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -593,9 +594,11 @@ def test_a_house_whose_program_was_replaced_meanwhile_writes_on_by_itself(disk: 
     with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as house:
         assert line_from(house) == str(copy / "store" / "disk" / "store.py")
         # A newer one, of another format.
-        schema = copy / "store" / "schema.py"
-        schema.write_text(schema.read_text().replace("FORMAT = 4", "FORMAT = 5"))
-        (copy / "store" / "disk" / "frames.py").touch()
+        database = copy / "store" / "database.py"
+        before = database.read_text()
+        database.write_text(re.sub(r"^FORMAT = (\d+)$", "FORMAT = 1000", before, flags=re.MULTILINE))
+        assert database.read_text() != before
+        (copy / "store" / "disk" / "protocol.py").touch()
         tell(house)
         assert line_from(house) == "alone"
     assert disk.open().verify() is None

@@ -166,7 +166,7 @@ def test_init_writes_once_and_show_tells_what_holds(run: Run, places: Places) ->
 def test_a_wrong_file_stops_every_command_with_one_line(run: Run, places: Places) -> None:
     places.home.mkdir()
     (places.home / "config.toml").write_text("[lists]\nhost = []\n")
-    for words in (("config", "show"), ("policy", "rules"), ("approve", "x")):
+    for words in (("config", "show"), ("policy", "rules"), ("cron", "list")):
         said = run(*words)
         assert (said.code, said.out) == (1, "")
         assert said.err == f"curtainwall: `{places.home}/config.toml`: line 2: unknown key `lists.host`; did you mean `lists.hosts`?\n"
