@@ -592,15 +592,18 @@ def test_a_house_whose_program_was_replaced_meanwhile_writes_on_by_itself(disk: 
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     command = [sys.executable, "-P", "-m", "tests.support.store_process", "append_until_alone", str(disk.home), A]
     with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as house:
-        assert line_from(house) == str(copy / "store" / "disk" / "store.py")
-        # A newer one, of another format.
-        database = copy / "store" / "database.py"
-        before = database.read_text()
-        database.write_text(re.sub(r"^FORMAT = (\d+)$", "FORMAT = 1000", before, flags=re.MULTILINE))
-        assert database.read_text() != before
-        (copy / "store" / "disk" / "protocol.py").touch()
-        tell(house)
-        assert line_from(house) == "alone"
+        try:
+            assert line_from(house) == str(copy / "store" / "disk" / "store.py")
+            # A newer one, of another format.
+            database = copy / "store" / "database.py"
+            before = database.read_text()
+            database.write_text(re.sub(r"^FORMAT = (\d+)$", "FORMAT = 1000", before, flags=re.MULTILINE))
+            assert database.read_text() != before
+            (copy / "store" / "disk" / "protocol.py").touch()
+            tell(house)
+            assert line_from(house) == "alone"
+        finally:
+            house.kill()
     assert disk.open().verify() is None
 
 
