@@ -14,8 +14,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 BANNED = frozenset({"told", "heard", "hearing", "whoever", "wish", "wishes", "wished", "staying", "valuing"})
 """Words that name what was done to a thing, or that only this project would use, in place of what the thing is."""
 
-FOG = ("Manager", "Handler", "Helper", "Util", "Utils", "Engine", "Orchestrator", "Data", "Info", "Impl", "Base")
-"""Not `Context`: here it is what a model is given, and no fog."""
+FOG = ("Manager", "Handler", "Helper", "Util", "Utils", "Orchestrator", "Data", "Info", "Impl", "Base")
+"""Not `Context`, which is what a model is given here, nor `Engine`, which is Docker's own name."""
 
 
 def test_a_public_class_name_exists_once() -> None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from curtainwall.channels.asks.answers import Key
 from curtainwall.channels.asks.board import answerer_words, answerers
@@ -12,8 +12,10 @@ from curtainwall.config.web_people import WEB, web_operators
 from curtainwall.facts import is_beneath
 from curtainwall.host.home import Home, user_homes
 from curtainwall.model import Index
-from curtainwall.tools import ProgramApprover
-from curtainwall.tools.hooks import HookSurroundings
+
+if TYPE_CHECKING:
+    from curtainwall.tools import ProgramApprover
+    from curtainwall.tools.hooks import HookSurroundings
 
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 _ELF: Final = b"\x7fELF"
@@ -48,7 +50,7 @@ def _is_binary(path: Path) -> bool:
         os.close(descriptor)
 
 
-def approver_of(config: Callable[[], Config], around: HookSurroundings, home: Home) -> ProgramApprover | None:
+def approver_of(config: Callable[[], Config], around: "HookSurroundings", home: Home) -> "ProgramApprover | None":
     """Return the approver, where there is one.
 
     INVARIANT: one that the configuration names later waits for the next start. What agents work in by then was made without protecting its
@@ -57,6 +59,8 @@ def approver_of(config: Callable[[], Config], around: HookSurroundings, home: Ho
     begun = config()
     if not begun.approvals.approver:
         return None
+    # Start-up time: a listing of asks names the operators, and runs no approver.
+    from curtainwall.tools import ProgramApprover
 
     def command() -> tuple[str, ...]:
         return () if approver_needs_restart(begun, config()) else _command(config(), around.environ)

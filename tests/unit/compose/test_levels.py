@@ -14,7 +14,7 @@ from curtainwall.model import MessageId, Post, SendMessage, session_stream
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
-from tests.unit.app.conftest import Places, Said, read, session_in
+from tests.support.in_process import Places, Said, read, session_in
 
 Run = Callable[..., Said]
 
