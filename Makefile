@@ -15,10 +15,10 @@ unexport TASK
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check bench lock clean venv
+.PHONY: help run test check bench lock clean venv dist-test
 
 help: ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUNS) ## talk to an agent in a scratch project, offline (TASK="read notes.txt" for one task)
 	@$(BIN)/python examples/first_minute.py $(if $(strip $(value TASK)),'$(subst ','\'',$(value TASK))')
@@ -32,12 +32,15 @@ check: venv ## format, lint, types and floors: what CI runs before the tests
 	$(BIN)/basedpyright --project pyproject.toml --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo
 
+dist-test: venv ## install the wheel with the lowest and highest dependencies, for each Python here, and use it
+	scripts/dist-test
+
 bench: venv ## measure the promises
 	$(BIN)/python -m bench
 
 lock: venv ## resolve the dependencies anew into the two locks (UPGRADE=1 for newer versions)
-	$(COMPILE) $(if $(UPGRADE),--upgrade) --group dev --output-file requirements-dev.lock pyproject.toml
-	$(COMPILE) --upgrade --group build --constraints requirements-dev.lock --output-file requirements.lock pyproject.toml
+	$(COMPILE) $(if $(UPGRADE),--upgrade) --all-extras --group dev --output-file requirements-dev.lock pyproject.toml
+	$(COMPILE) --upgrade --all-extras --group build --constraints requirements-dev.lock --output-file requirements.lock pyproject.toml
 
 clean: ## remove the environment and everything that tools left behind
 	rm -rf $(VENV) .scratch build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache

@@ -22,14 +22,14 @@ from bench.disk import ROOT, fresh_directory
 from curtainwall.channels.web.sign_ins import csrf_of
 from curtainwall.compose.gate import GatedSessions, open_gate
 from curtainwall.compose.setup import load_setup
-from curtainwall.model import ApprovalQuery, MessageId, Route, SendMessage, SessionId, TurnEnded, Who, session_stream
+from curtainwall.model import ApprovalQuery, HistoryCompacted, MessageId, Route, SendMessage, SessionId, TurnEnded, Who, session_stream
 from curtainwall.operations.open import SessionSpec, open_new
 from curtainwall.serve.web.sign_in import sign_ins_of
 
 _ANN = Who(name="ann", channel="web")
 _HOST = "127.0.0.1"
 _PATIENCE = 180.0
-_NOTES = "bread, milk, a new lock for the gate\n" * 20
+_LINE = "bread, milk, a new lock for the gate\n"
 _CONFIG = """\
 [web]
 port = {port}
@@ -40,12 +40,14 @@ tokens = 1_000_000_000_000
 steps = 1_000_000_000
 seconds = 1_000_000_000
 """
-COLUMNS = ("seconds", "turns", "rss_kib", "pss_kib", "uss_kib", "children_rss_kib", "threads", "files", "cpu_seconds")
+COLUMNS = ("seconds", "turns", "compactions", "rss_kib", "pss_kib", "uss_kib", "children_rss_kib", "threads", "files", "cpu_seconds")
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many of each there are, how long a session rests between two turns, and how often memory is measured, in seconds."""
+    """How many of each there are, how long a session rests between two turns, how often memory is measured, in seconds, and the size of
+    the file that each turn reads, in characters.
+    """
 
     minutes: float
     working: int
@@ -53,17 +55,19 @@ class Load:
     browsers: int
     pause: float
     every: float
+    notes: int
 
 
 @dataclass(slots=True)
 class Served:
-    """The service under load, and how many turns it has finished."""
+    """The service under load, how many turns it has finished, and how often it replaced old messages by a summary."""
 
     pid: int
     port: int
     token: str
     began: float = field(default_factory=time.monotonic)
     turns: int = 0
+    compactions: int = 0
 
     def head(self, method: str, path: str, *lines: str) -> bytes:
         """Return the head of a request from a signed-in browser."""
@@ -79,6 +83,7 @@ class Served:
         return (
             round(time.monotonic() - self.began),
             self.turns,
+            self.compactions,
             memory["Rss"],
             memory["Pss"],
             memory["Private_Clean"] + memory["Private_Dirty"],
@@ -102,9 +107,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--browsers", type=int, default=100, help="browsers with an open event stream (default: 100)")
     parser.add_argument("--pause", type=float, default=5.0, help="seconds that a session rests between turns (default: 5)")
     parser.add_argument("--every", type=float, default=10.0, help="seconds between two lines (default: 10)")
+    parser.add_argument(
+        "--notes",
+        type=int,
+        default=740,
+        help="characters of the file that each turn reads; more of them fill the context sooner (default: 740)",
+    )
     parser.add_argument("--out", type=Path, default=None, help="the CSV file to write (default: stdout alone)")
     given = parser.parse_args(arguments)
-    load = Load(given.minutes, given.working, given.parked, given.browsers, given.pause, given.every)
+    load = Load(given.minutes, given.working, given.parked, given.browsers, given.pause, given.every, given.notes)
     # Ended early, it still has to stop the service and remove its directory.
     signal.signal(signal.SIGTERM, _end)
     with fresh_directory() as place, contextlib.ExitStack() as stack:
@@ -129,8 +140,8 @@ def summary(rows: Sequence[tuple[float, ...]]) -> str:
     late = rows[len(rows) // 3 :]
     if len(late) < 3:
         return "too short to tell whether memory grows"
-    minutes, turns, rss = ([row[place] for row in late] for place in (0, 1, 2))
-    hourly = _slope(minutes, rss) * 3600 / 1024
+    seconds, turns, rss = ([row[COLUMNS.index(name)] for row in late] for name in ("seconds", "turns", "rss_kib"))
+    hourly = _slope(seconds, rss) * 3600 / 1024
     each = _slope(turns, rss) if turns[-1] > turns[0] else 0.0
     return f"{turns[-1]:,.0f} turns; {rss[0] / 1024:.1f} MiB → {rss[-1] / 1024:.1f} MiB; {hourly:+.1f} MiB an hour, {each:+.2f} KiB a turn"
 
@@ -147,8 +158,9 @@ async def _run(place: Path, load: Load, note: Callable[[tuple[float, ...]], obje
     (home / "config.toml").write_text(_CONFIG.format(port=port), encoding="ascii")
     environ = {**os.environ, "CURTAINWALL_HOME": str(home)}
     async with open_gate(load_setup(environ=environ)) as wired:
-        working = [await _born(wired, f"worker {number}", "read notes.txt") for number in range(load.working)]
-        parked = [await _born(wired, f"parked {number}", "read /etc/hostname") for number in range(load.parked)]
+        notes = (_LINE * (load.notes // len(_LINE) + 1))[: load.notes]
+        working = [await _born(wired, f"worker {number}", "read notes.txt", notes) for number in range(load.working)]
+        parked = [await _born(wired, f"parked {number}", "read /etc/hostname", notes) for number in range(load.parked)]
     setup, errors = load_setup(environ=environ), place / "serve.err"
     with errors.open("wb") as written:
         serve = await asyncio.create_subprocess_exec(
@@ -182,11 +194,11 @@ async def _run(place: Path, load: Load, note: Callable[[tuple[float, ...]], obje
             await serve.wait()
 
 
-async def _born(wired: GatedSessions, name: str, text: str) -> SessionId:
+async def _born(wired: GatedSessions, name: str, text: str, notes: str) -> SessionId:
     """Open a session of the web with a file to read and a first message."""
     session = await open_new(wired.sessions, SessionSpec("demo", name=name, routes=(Route(channel="web", reference=""),)), _ANN)
-    (wired.setup.home.session(session).workspace / "notes.txt").write_text(_NOTES, encoding="ascii")
-    await wired.house.send(session, SendMessage(by=_ANN, message=MessageId(wired.house.mint()), text=text))
+    (wired.setup.home.session(session).workspace / "notes.txt").write_text(notes, encoding="ascii")
+    await wired.registry.send(session, SendMessage(by=_ANN, message=MessageId(wired.registry.mint()), text=text))
     return session
 
 
@@ -213,12 +225,14 @@ async def _browse(served: Served, query: str) -> None:
 async def _work(wired: GatedSessions, served: Served, session: SessionId, first: float, pause: float) -> None:
     """Send a message after each turn's end, as somebody on the session's page does."""
     stream = session_stream(session)
-    cursor = wired.house.feed.head(stream)
+    cursor = wired.registry.feed.head(stream)
     await asyncio.sleep(first)
     while True:
         await _send(served, session, "read notes.txt")
-        async for recorded in wired.house.feed.follow(stream, cursor):
+        async for recorded in wired.registry.feed.follow(stream, cursor):
             cursor = recorded.seq
+            if isinstance(recorded.event, HistoryCompacted):
+                served.compactions += 1
             if isinstance(recorded.event, TurnEnded):
                 break
         served.turns += 1

@@ -92,14 +92,14 @@ async def _parked(work: RunningAgents, wanted: SessionSpec) -> SessionId:
     """Open a session and let its program run until a human is asked."""
     session = await open_new(work.wired.sessions, wanted, local_user())
     work.turns.attend(session)
-    house = work.wired.house
+    house = work.wired.registry
     await work.desk.send(session, SendMessage(by=local_user(), message=MessageId(house.mint()), text="go"))
     assert await _stopped(work, session, 0) is TurnStatus.WAITING
     return session
 
 
 async def _stopped(work: RunningAgents, session: SessionId, after: int) -> TurnStatus:
-    async for recorded in work.wired.house.feed.follow(session_stream(session), after):
+    async for recorded in work.wired.registry.feed.follow(session_stream(session), after):
         if isinstance(recorded.event, TurnEnded):
             return recorded.event.status
     raise AssertionError("the feed ended")
@@ -107,7 +107,7 @@ async def _stopped(work: RunningAgents, session: SessionId, after: int) -> TurnS
 
 async def _finished(work: RunningAgents, sessions: list[SessionId]) -> float:
     """Answer all at once and return how many seconds later the last one was done."""
-    house, wanted = work.wired.house, set(sessions)
+    house, wanted = work.wired.registry, set(sessions)
     rows = work.wired.store.index.approvals(ApprovalQuery(limit=2 * _SESSIONS))
     asked: dict[SessionId, ApprovalId] = {row.session: row.approval for row in rows if row.session in wanted}
     heads = {session: house.feed.head(session_stream(session)) for session in sessions}

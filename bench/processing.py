@@ -79,7 +79,7 @@ class Asks:
 
     async def take(self, session: SessionId) -> Seconds:
         """Take one turn and return how long it took."""
-        house, stream = self._work.wired.house, session_stream(session)
+        house, stream = self._work.wired.registry, session_stream(session)
         message = SendMessage(by=self._by, message=MessageId(house.mint()), text=said(next(self._numbers)))
         cursor = house.feed.head(stream)
         began = clock()

@@ -16,7 +16,7 @@ from curtainwall.agents.builtin.program import ProgramDone
 from curtainwall.agents.builtin.stubs import stubs_for
 from curtainwall.compose.agents import RunningAgents, code_limits, worker_launcher
 from curtainwall.host.user import local_user
-from curtainwall.model import SYSTEM, CallId, MessageId, Presence, SendMessage, SessionId, StartTurn, TurnId
+from curtainwall.model import SYSTEM, MessageId, SendMessage, SessionId, StartTurn, TurnAt, TurnId
 from curtainwall.operations.open import open_new
 
 _EACH = 40
@@ -74,23 +74,21 @@ async def _kept(workers: Workers) -> AsyncGenerator[Workers]:
 
 async def _runner(work: RunningAgents, ours: ProgramRunner, session: SessionId) -> Callable[[str], Awaitable[None]]:
     """Return what runs a program as a turn of this session does: in a turn, with the real gate and the real checker."""
-    house, turn = work.wired.house, TurnId(work.wired.house.mint())
+    house, turn = work.wired.registry, TurnId(work.wired.registry.mint())
     await house.send(session, SendMessage(by=local_user(), message=MessageId(house.mint()), text="go"))
     await house.send(session, StartTurn(by=SYSTEM, turn=turn))
     tools = work.wired.tools.listing()
     surface = stubs_for(tools)
     talk = ConversationHistory(work.journal.load)
     calls = TurnCalls(
-        session=session,
-        turn=turn,
-        presence=Presence(),
+        at=TurnAt(session=session, turn=turn),
         gate=work.wired.gate,
+        journal=work.journal,
+        clock=house.clock,
+        masker=work.wired.masker,
         talk=talk,
         effects={tool.full_name: tool.effect for tool in tools},
-        new_call=lambda: CallId(house.mint()),
-        say=lambda live: work.journal.say(session, live),
         sync=lambda: talk,
-        masker=work.wired.masker,
     )
 
     async def run(code: str) -> None:

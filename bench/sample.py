@@ -53,7 +53,7 @@ from curtainwall.model import (
     subject_digest,
 )
 from curtainwall.policy import Lists, Protection, load, shipped
-from curtainwall.runtime import SessionRegistry, Stores, SystemClock
+from curtainwall.runtime import SessionFolds, SessionRegistry, Stores, SystemClock
 from curtainwall.session import Rules, lift
 from curtainwall.store import SqliteStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
@@ -185,7 +185,10 @@ def open_store(home: Path) -> SqliteStore:
 async def open_house(home: Path) -> AsyncGenerator[SessionRegistry]:
     """Lend a house on disk with the shipped policy."""
     rules = shipped_rules(home)
-    async with open_store(home) as store, SessionRegistry(store, CLOCK, lambda: rules) as house:
+    async with (
+        open_store(home) as store,
+        SessionRegistry(store, CLOCK, lambda: rules, folds=SessionFolds(store.log, store.snapshots)) as house,
+    ):
         yield house
 
 

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from curtainwall.runtime import Stores
-from curtainwall.serve.service import tune_process
+from curtainwall.serve.process import tune_process
 
 
 @contextmanager

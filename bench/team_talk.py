@@ -67,7 +67,7 @@ async def team_talk(home: Path) -> list[Figure]:
             return took
 
         bare = BareLog(home / "bare.db")
-        event = wired.house.feed.read(session_stream(callers[0].session))[-1].event
+        event = wired.registry.feed.read(session_stream(callers[0].session))[-1].event
 
         async def disk(_number: int) -> Sequence[Seconds]:
             took: list[Seconds] = []
@@ -205,13 +205,13 @@ class _Echoing:
         """Pass the message on and record what comes back."""
         if at.session not in self._pipes:
             self._pipes[at.session] = await self._stack.enter_async_context(_echo())
-        async with self._wired.house.hold(at.session) as actor:
+        async with self._wired.registry.hold(at.session) as actor:
             said = await _through(self._pipes[at.session], self._message(at, actor.seq))
-        spoke = AgentSpoke(at=self._wired.house.clock.now(), turn=at.turn, text=said)
+        spoke = AgentSpoke(at=self._wired.registry.clock.now(), turn=at.turn, text=said)
         return TurnResult(status=TurnStatus.DONE, last=(spoke,))
 
     def _message(self, at: TurnAt, seq: int) -> str:
-        told = [it.event for it in self._wired.house.feed.read(session_stream(at.session), max(seq - 8, 0))]
+        told = [it.event for it in self._wired.registry.feed.read(session_stream(at.session), max(seq - 8, 0))]
         wanted = next(event.messages for event in told if isinstance(event, TurnStarted) and event.turn == at.turn)
         return next(event.text for event in told if isinstance(event, MessageAccepted) and event.message in wanted)
 
@@ -240,7 +240,7 @@ async def _teams(home: Path) -> AsyncGenerator[GatedSessions]:
     async with AsyncExitStack() as stack:
         wired = await stack.enter_async_context(opened(home))
         agent = _Echoing(wired, stack)
-        turns = Turns(wired.house, lambda _: agent, NoHooks(), lambda _: "", wired.gate)
+        turns = Turns(wired.registry, agent, NoHooks(), lambda _: "", wired.gate)
         stack.push_async_callback(turns.close)
         await stack.enter_async_context(Keeper(wired.teams, turns, AgentRegistry(lambda _: "echo")).at_work())
         stack.enter_context(staying(wired.store))

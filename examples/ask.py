@@ -52,28 +52,28 @@ def far_side(path: Path):
 
 
 async def open_session(wired: GatedSessions, workspace: Path, *, own: bool) -> SessionId:
-    session, setup, me = SessionId(wired.house.mint()), wired.setup, local_user()
+    session, setup, me = SessionId(wired.registry.mint()), wired.setup, local_user()
     setup.home.session(session).prepare()
     opening = OpenSession(
         by=me, session=session, name="one wish", agent="example", model="none", workspace=setup.workspace_at(workspace, own=own),
         mode=Mode.DEFAULT, limits=setup.limits, policy=setup.policy.version,
     )  # fmt: skip
-    await wired.house.send(session, opening)
-    await wired.house.send(session, ReadySession(by=me))
+    await wired.registry.send(session, opening)
+    await wired.registry.send(session, ReadySession(by=me))
     return session
 
 
 async def tell_asks(wired: GatedSessions, session: SessionId) -> None:
     """Say which approvals are asked, as they come."""
-    async for recorded in wired.house.feed.follow(session_stream(session)):
+    async for recorded in wired.registry.feed.follow(session_stream(session)):
         if isinstance(recorded.event, ApprovalAsked):
             say(approval=recorded.event.approval)
 
 
 async def settled(wired: GatedSessions, session: SessionId) -> None:
     """Wait until no approval of the session is open."""
-    async with wired.house.hold(session) as actor:
-        async for _ in wired.house.feed.follow(session_stream(session), max(actor.seq - 1, 0)):
+    async with wired.registry.hold(session) as actor:
+        async for _ in wired.registry.feed.follow(session_stream(session), max(actor.seq - 1, 0)):
             if not actor.state.approvals:
                 return
 
@@ -88,7 +88,7 @@ async def main(options: argparse.Namespace) -> int:
         session = SessionId(options.resume) if options.resume else await open_session(wired, options.workspace, own=not options.project)
         say(session=session)
         # The session stays ours while we wait, so that its answers come to us.
-        async with wired.house.hold(session) as actor, ask_files_of(wired, session):
+        async with wired.registry.hold(session) as actor, ask_files_of(wired, session):
             say(open=[*actor.state.approvals])
             if options.tool:
                 request = CallRequest(tool=options.tool, arguments=json.loads(options.arguments))
@@ -100,7 +100,7 @@ async def main(options: argparse.Namespace) -> int:
                 telling.cancel()
             elif options.wait:
                 await settled(wired, session)
-            for answer in await wired.gate.take_up(session):
+            for answer in await wired.gate.resume_answered(session):
                 report(answer)
             return PARKED if actor.state.approvals else 0
 

@@ -62,8 +62,8 @@ class Tour:
 
     async def asked(self, besides: ApprovalId | None = None) -> ApprovalId:
         """Wait until something is asked, show the card, and return its id."""
-        async with self.wired.house.hold(self.session) as actor:
-            async for recorded in self.wired.house.feed.follow(session_stream(self.session), max(actor.seq - 1, 0)):
+        async with self.wired.registry.hold(self.session) as actor:
+            async for recorded in self.wired.registry.feed.follow(session_stream(self.session), max(actor.seq - 1, 0)):
                 await actor.catch_up(recorded.seq)
                 for id_, open_ in actor.state.approvals.items():
                     if id_ != besides:
@@ -74,13 +74,13 @@ class Tour:
 
 
 async def open_session(wired: GatedSessions, workspace: Path) -> SessionId:
-    session, me = SessionId(wired.house.mint()), local_user()
+    session, me = SessionId(wired.registry.mint()), local_user()
     opening = OpenSession(
         by=me, session=session, name="tour", agent="guide", model="none", workspace=wired.setup.workspace_at(workspace, own=True),
         mode=Mode.DEFAULT, limits=wired.setup.limits, policy=wired.setup.policy.version,
     )  # fmt: skip
-    await wired.house.send(session, opening)
-    await wired.house.send(session, ReadySession(by=me))
+    await wired.registry.send(session, opening)
+    await wired.registry.send(session, ReadySession(by=me))
     return session
 
 
@@ -119,7 +119,7 @@ async def take(scratch: Path) -> None:
         outcome(await waiting)
 
         title("5. All of it is in the log, each entry chained to the one before.")
-        tell(" → ".join(type(recorded.event).__name__ for recorded in wired.house.feed.read(session_stream(tour.session))))
+        tell(" → ".join(type(recorded.event).__name__ for recorded in wired.registry.feed.read(session_stream(tour.session))))
     await curtainwall("audit", "verify")
     title("Try it yourself: `curtainwall policy explain`, `curtainwall policy rules`, `curtainwall doctor`.")
 

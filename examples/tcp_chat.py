@@ -54,7 +54,7 @@ class TcpChat:
             while line := (await reader.readline()).decode(errors="replace"):
                 message, _, text = line.strip().partition(" ")
                 # The number is the sender's own, so that a line which is sent again after a crash is taken once.
-                heard = await self._chat.hear(reference, name, text, f"{name}/{message}")
+                heard = await self._chat.receive(reference, name, text, f"{name}/{message}")
                 for answer in heard.lines:
                     await self._write(writer, "!" if heard.refused else "-", answer)
                 await self._write(writer, "=", f"{message} {'again' if heard.again else 'taken'}")

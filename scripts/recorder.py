@@ -2,9 +2,10 @@
 
 Where the first word is the name of a Python file, that file is run instead, as a program that uses the library.
 
-A call is a moment, the thread and task it is made in, and the file of the function. Coroutines that go on, and whatever runs while a
-module is imported, are no calls. Commits to the database are written down as well, each with the names of the events in it, so that a
-reader can cut out the part between two of them.
+A call is a moment, the thread and task it is made in, the file and name of the function, and the same of the function of ours that called
+it, with its line. Coroutines that go on, and whatever runs while a module is imported, are no calls. A comprehension is a part of its
+function. Commits to the database are written down as well, each with the names of the events in it, so that a reader can cut out the part
+between two of them.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 _GENERATOR_FLAGS = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators
+_PARTS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _EVENT = re.compile(r"^INSERT INTO entry VALUES \(\d+, '([A-Za-z]+)'")
 
 
@@ -31,7 +33,7 @@ class Recorder:
     def __init__(self, output: str, source: str) -> None:
         self._output = output
         self._package = os.path.join(os.path.realpath(source), "curtainwall") + os.sep
-        self._calls: list[tuple[int, str, str]] = []
+        self._calls: list[tuple[int, str, str, str, str, str, int]] = []
         self._commits: list[tuple[int, list[str]]] = []
         self._written: dict[int, list[str]] = {}
         self._importing: dict[int, int] = {}
@@ -69,11 +71,20 @@ class Recorder:
             if known == ():
                 known = self._names[code] = self._look_at(code)
             if known and known[1] in (-1, frame.f_lasti) and not self._importing.get(thread):
-                self._calls.append((time.monotonic_ns(), f"{thread}{_task()}", known[0]))
+                self._calls.append((time.monotonic_ns(), f"{thread}{_task()}", known[0], code.co_qualname, *self._caller(frame)))
+
+    def _caller(self, frame: FrameType) -> tuple[str, str, int]:
+        """Return the file, name and line of the nearest function of ours that a call was made from; nothing if a loop made it."""
+        above = frame.f_back
+        while above is not None:
+            if above.f_code.co_filename.startswith(self._package):
+                return above.f_code.co_filename.removeprefix(self._package), above.f_code.co_qualname, above.f_lineno
+            above = above.f_back
+        return "", "", 0
 
     def _look_at(self, code: CodeType) -> tuple[str, int] | None:
         """Return the file of a function of ours, and where it is when it is called rather than goes on."""
-        if not code.co_filename.startswith(self._package):
+        if not code.co_filename.startswith(self._package) or code.co_name in _PARTS:
             return None
         name = code.co_filename.removeprefix(self._package)
         if not code.co_flags & _GENERATOR_FLAGS:

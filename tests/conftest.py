@@ -38,8 +38,8 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Have one worker more than processors: many tests wait for a container, a homeserver or a browser."""
-    return (os.cpu_count() or 1) + 1
+    """Have two workers more than processors: many tests wait for a container, a homeserver or a browser."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(wrapper=True)

@@ -93,7 +93,7 @@ async def house(place: Path, *, in_project: bool) -> AsyncGenerator[Offered]:
     async with open_gate(setup) as wired:
         wanted = SessionSpec("demo", project if in_project else None)
         desk = desk_in(wired)
-        yield Offered(desk, wired.house.feed, await open_new(wired.sessions, wanted, ME))
+        yield Offered(desk, wired.registry.feed, await open_new(wired.sessions, wanted, ME))
 
 
 @pytest.fixture(params=[memory, house])

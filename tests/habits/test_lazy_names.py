@@ -25,7 +25,7 @@ def test_there_are_such_packages() -> None:
 def test_every_public_name_is_there_and_is_what_the_type_checker_takes_it_for(door: Path) -> None:
     package = ".".join(("curtainwall", *door.parent.relative_to(PACKAGE).parts))
     typed, room = typed_names(tree_of(door), package), import_module(package)
-    assert typed.keys() <= {*room.__all__}
+    assert typed.keys() - {*room.__all__} == set(), f"add it to `__all__` in {name_of(door)}"
     for name, module in typed.items():
         assert getattr(room, name) is getattr(import_module(f"{package}.{module}"), name)
 

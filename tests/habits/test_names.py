@@ -23,17 +23,18 @@ def test_a_public_class_name_exists_once() -> None:
     for module in MODULES:
         for name in _public_classes(module.read_text(encoding="utf-8")):
             places[name].append(str(module.relative_to(SOURCE)))
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert twice == {}, "the lowest package keeps the name; let the other class say what it is, as `SandboxUsage` beside `Usage`"
 
 
 def test_no_class_name_ends_in_a_word_that_says_nothing() -> None:
     names = {name for module in MODULES for name in _public_classes(module.read_text(encoding="utf-8"))}
-    assert sorted(name for name in names if name.endswith(FOG)) == []
+    assert sorted(name for name in names if name.endswith(FOG)) == [], "say what it is or does instead"
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_names_are_words_of_the_field(module: Path) -> None:
-    assert sorted(_in_dialect(module.read_text(encoding="utf-8"))) == []
+    assert sorted(_in_dialect(module.read_text(encoding="utf-8"))) == [], "use a word that other programs have for it; `BANNED` lists ours"
 
 
 @pytest.mark.parametrize(

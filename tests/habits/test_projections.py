@@ -89,7 +89,7 @@ PROJECTIONS = [module for module in modules() if is_projection(tree_of(module))]
 
 def test_the_groups_make_up_every_event_and_none_is_in_two() -> None:
     members = [kind for group in GROUPS.values() for kind in group]
-    assert sorted([*members, "ExtensionNoted"]) == sorted(KINDS)
+    assert sorted([*members, "ExtensionNoted"]) == sorted(KINDS), "add the event to exactly one group, at the end of its module"
 
 
 @pytest.mark.parametrize("module", PROJECTIONS, ids=name_of)
@@ -117,7 +117,7 @@ def test_a_new_event_is_missed_in_every_projection_of_its_group_and_only_there()
     } <= readers
     assert "channels/conversation.py" not in readers, "it reads nothing of calls"
     for module in PROJECTIONS:
-        assert unhandled(tree_of(module), GROUPS) == set(), "an event of a group that it reads is missing"
+        assert unhandled(tree_of(module), GROUPS) == set(), f"{key_of(module)} reads the group and does not name the event"
 
 
 SILENT = """

@@ -65,7 +65,20 @@ from curtainwall.model import (
     decode_event,
     encode_event,
 )
-from curtainwall.session import BreakerLimits, CallStatus, SessionState, decide, evolve, fold, is_at_rest, replay, transcript
+from curtainwall.session import (
+    BreakerLimits,
+    CallStatus,
+    KeptFold,
+    SessionState,
+    decide,
+    decode_fold,
+    encode_fold,
+    evolve,
+    fold,
+    is_at_rest,
+    replay,
+    transcript,
+)
 from tests.support.covers import covers
 from tests.support.entries import entries_of
 from tests.support.given import (
@@ -130,6 +143,7 @@ class AnySession(RuleBasedStateMachine):
         self.names: Iterator[int] = iter(range(1_000_000))
         self.granted: set[str] = set()
         self.approvals: list[ApprovalId] = []
+        self.snapshots: dict[int, bytes] = {}
 
     def mint(self, kind: str) -> str:
         return f"{kind}{next(self.names)}"
@@ -322,7 +336,25 @@ class AnySession(RuleBasedStateMachine):
         if self.want(CloseSession(by=ANN, reason="enough")) is not None:
             assert (self.state.calls, self.state.approvals, self.state.requests, self.state.turn) == ({}, {}, {}, None)
 
+    @rule()
+    def save(self) -> None:
+        """Keep a snapshot here, as a process does that lets go of the session."""
+        kept = encode_fold(KeptFold(self.state, len(self.log)))
+        assert kept is not None, "a state cannot be kept"
+        self.snapshots[len(self.log)] = kept
+
     # What always holds
+
+    @invariant()
+    def a_snapshot_and_what_came_after_it_give_the_live_state(self) -> None:
+        for seq, kept in self.snapshots.items():
+            snapshot = decode_fold(kept)
+            assert snapshot is not None
+            assert snapshot.logged == seq
+            state = fold(self.log[seq:], snapshot.state)
+            assert state == self.state
+            # Also where the order counts: who is next in line, and what is forgotten first.
+            assert encode_fold(KeptFold(state, 0)) == encode_fold(KeptFold(self.state, 0))
 
     @invariant()
     def folding_the_log_gives_the_live_state(self) -> None:
@@ -397,6 +429,13 @@ def test_a_log_of_any_events_folds_or_is_broken_and_replays(events: list[AnyEven
     except Broken:
         state = None
     assert state is None or state.totals.events == len(log)
+    if state is not None:
+        for seq in range(len(log) + 1):
+            kept = encode_fold(KeptFold(fold(log[:seq]), seq))
+            assert kept is not None
+            snapshot = decode_fold(kept)
+            assert snapshot is not None
+            assert fold(log[seq:], snapshot.state) == state
     replay(log, lambda _: None)
     transcript(log)
 

@@ -36,7 +36,7 @@ from curtainwall.model import (
 )
 from curtainwall.policy import judge
 from curtainwall.runtime import SessionGate, SystemClock
-from curtainwall.session import Rules, card_text, inert
+from curtainwall.session import Rules, card_text, covers_of, inert
 from curtainwall.store import MemoryStore
 from tests.support.covers import covers
 from tests.support.given import (
@@ -89,7 +89,7 @@ def test_a_link_that_is_turned_while_the_human_thinks_is_asked_anew(tmp_path: Pa
                 os.unlink(workspace / "link")
                 (workspace / "link").symlink_to("/etc/passwd")
                 await opened.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
-                (told,) = await gate.take_up(session)
+                (told,) = await gate.resume_answered(session)
                 assert told.waiting
                 assert far.lines == []
                 (asked_anew,) = actor.state.approvals.values()
@@ -147,7 +147,7 @@ def test_a_grant_for_a_directory_does_not_answer_a_call_about_all_beneath_it(tmp
                         ((approval, open_),) = actor.state.approvals.items()
                         told += [cover.value for cover in open_.asked.covers]
                         await opened.send(session, AnswerApproval(by=ANN, approval=approval, granted=True, scope=GrantScope.SESSION))
-                        await gate.take_up(session)
+                        await gate.resume_answered(session)
             # Each is asked about once, by what it touches, and answered from then on.
             assert told == [str(outside), f"{outside}/**"]
             assert len(far.lines) == 4
@@ -177,7 +177,7 @@ def test_a_grant_for_a_command_does_not_answer_the_same_words_where_they_run_som
             async with opened.hold(session) as actor:
                 (approval,) = actor.state.approvals
                 await opened.send(session, AnswerApproval(by=ANN, approval=approval, granted=True, scope=scope))
-                await gate.take_up(session)
+                await gate.resume_answered(session)
             assert [await waits(*again) for again in (shown, shown)] == [False, False]
             assert [await waits(*other) for other in others] == [True, True, True]
             assert len(far.lines) == 3
@@ -264,7 +264,8 @@ class Screen(io.StringIO):
 def test_no_words_of_a_value_pass_for_a_line_of_the_card(monkeypatch: pytest.MonkeyPatch, width: int, blanks: int) -> None:
     forged = f"notes{'s' * 30}{' ' * blanks} wants read-path README{' ' * blanks} because ann said yes before"
     subject = write(f"/etc/{forged}")
-    shown = card_text(subject, judge(POLICY, subject, given(ready()).state.facts), {})
+    verdict = judge(POLICY, subject, given(ready()).state.facts)
+    shown = card_text(subject, covers_of(verdict, subject), verdict.reason, {})
     ask = _pending(subject).model_copy(update={"shown": shown})
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(sys, "stdout", Screen())
@@ -287,7 +288,8 @@ def test_no_words_of_a_value_pass_for_a_line_of_the_card(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("spoof", SPOOFS, ids=ascii)
 def test_what_an_agent_wrote_stays_one_visible_line_of_a_card(spoof: str) -> None:
     subject = write(f"/etc/{spoof}", content=spoof)
-    shown = card_text(subject, judge(POLICY, subject, given(ready()).state.facts), {})
+    verdict = judge(POLICY, subject, given(ready()).state.facts)
+    shown = card_text(subject, covers_of(verdict, subject), verdict.reason, {})
     lines = shown.split("\n")
     assert [line for line in lines if line.startswith("tool:")] == ["tool: filesystem.write_file"]
     assert shown.replace("\n", "").isprintable()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.brokered.conftest import MODELS, Brokered, brokered, configuration, docker_engine, short_path
+from tests.integration.brokered.conftest import Brokered, brokered, configuration, docker_engine, short_path
 from tests.security.test_brokered import ROGUE
 from tests.support.covers import covers
 from tests.support.program import tmux
@@ -73,6 +73,7 @@ CALLS = {
     "claude-code": ("Bash", {"command": "echo PASSWORD=hunter2hunter2 >/tmp/x; ls -A /tmp/x", "description": "tidy up"}, "Bash"),
     "codex": ("exec_command", {"cmd": "echo PASSWORD=hunter2hunter2 >/tmp/x; ls -A /tmp/x"}, "shell"),
     "opencode": ("bash", {"command": "echo PASSWORD=hunter2hunter2 >/tmp/x; ls -A /tmp/x", "description": "tidy up"}, "bash"),
+    "gemini": ("run_shell_command", {"command": "echo PASSWORD=hunter2hunter2 >/tmp/x; ls -A /tmp/x"}, "run_shell_command"),
 }
 
 
@@ -83,9 +84,7 @@ def test_what_an_agent_says_of_its_own_tools_is_recorded_as_its_own_account(
 ) -> None:
     real_part(agent)
     tool, arguments, shown = CALLS[agent]
-    told = brokered(
-        "start", "--agent", agent, "--model", MODELS[agent], "--output", "json", f"word=apple CALL {tool} {json.dumps(arguments)}"
-    )
+    told = brokered("start", "--agent", agent, "--output", "json", f"word=apple CALL {tool} {json.dumps(arguments)}")
     session = json.loads(told.stdout)["session"]
     assert not brokered.told(session, "RequestsRefused"), "an ordinary turn is refused nothing"
     (use,) = [use for event in brokered.told(session, "ToolUsesReported") for use in event["uses"]]

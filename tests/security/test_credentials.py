@@ -95,14 +95,14 @@ class Stage:
         return f"http://127.0.0.1:{self.server.port}{path}"
 
     async def open_session(self, wired: GatedSessions) -> SessionId:
-        session, setup, me = SessionId(wired.house.mint()), wired.setup, local_user()
+        session, setup, me = SessionId(wired.registry.mint()), wired.setup, local_user()
         setup.home.session(session).prepare()
         opening = OpenSession(
             by=me, session=session, name="keys", agent="test", model="none", workspace=setup.workspace_at(self.workspace, own=True),
             mode=Mode.DEFAULT, limits=setup.limits, policy=setup.policy.version,
         )  # fmt: skip
-        await wired.house.send(session, opening)
-        await wired.house.send(session, ReadySession(by=me))
+        await wired.registry.send(session, opening)
+        await wired.registry.send(session, ReadySession(by=me))
         return session
 
     def screens(self, session: str) -> bytes:
@@ -129,7 +129,7 @@ async def fetch(wired: GatedSessions, session: SessionId, url: str, *, wait: boo
 
 
 def asks(wired: GatedSessions, session: SessionId) -> list[ApprovalAsked]:
-    return [event for event in events(wired.house, session) if isinstance(event, ApprovalAsked)]
+    return [event for event in events(wired.registry, session) if isinstance(event, ApprovalAsked)]
 
 
 async def allowed(wired: GatedSessions, session: SessionId, url: str) -> Answer:
@@ -138,7 +138,7 @@ async def allowed(wired: GatedSessions, session: SessionId, url: str) -> Answer:
     (ask,) = await until(lambda: asks(wired, session))
     assert [(cover.role, cover.value) for cover in ask.covers] == [(Role.USE_CREDENTIAL, "api")]
     assert "a yes holds for the rest of this session" in ask.shown
-    await wired.house.send(session, AnswerApproval(by=local_user(), approval=ask.approval, granted=True))
+    await wired.registry.send(session, AnswerApproval(by=local_user(), approval=ask.approval, granted=True))
     return await asking
 
 
@@ -293,7 +293,7 @@ def test_another_session_asks_anew_and_a_project_cannot_be_granted(tmp_path: Pat
             (ask,) = asks(wired, second)
             yes = AnswerApproval(by=local_user(), approval=ask.approval, granted=True, scope=GrantScope.PROJECT)
             with pytest.raises(CommandRefused, match="for one session at most"):
-                await wired.house.send(second, yes)
+                await wired.registry.send(second, yes)
 
     run(story())
 

@@ -145,6 +145,6 @@ def test_an_answer_that_is_packed_unasked_is_read() -> None:
         packing = zlib.compressobj(wbits=31)
         body = packing.compress(chunk("hel") + chunk("lo", "stop") + b"data: [DONE]\n\n") + packing.flush()
         async with model_at(Far(HEAD % (b"200 OK", PACKED), lambda: iter([body])), "local:llama3") as model:
-            return (await whole(model, PROMPT)).said.text
+            return (await whole(model, PROMPT)).message.text
 
     assert asyncio.run(ask()) == "hello"

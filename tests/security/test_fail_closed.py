@@ -120,10 +120,10 @@ def test_a_row_that_nobody_can_read_stops_its_session_and_no_other(places: Place
 
     async def work() -> None:
         async with open_gate(load_setup()) as wired:
-            async with wired.house.hold(one) as actor:
+            async with wired.registry.hold(one) as actor:
                 with pytest.raises(Broken):
                     await asyncio.wait_for(actor.submit(RenameSession(by=ANN, name="x")), 60)
-            await wired.house.send(two, RenameSession(by=ANN, name="x"))
+            await wired.registry.send(two, RenameSession(by=ANN, name="x"))
 
     asyncio.run(work())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.host import Bounds, Confinement, Finished, find_later, run_confined, set_aside
+from curtainwall.host import Bounds, Confinement, Finished, find_later, quarantine, run_confined
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
@@ -41,7 +41,7 @@ def test_what_is_written_where_somebody_outside_freed_a_place_is_taken_back(proj
 
     assert asyncio.run(work()).code == 0
     assert PLANTED in (project / ".git/config").read_text(), "the place was free"
-    assert dict(set_aside(str(project), before, fixed)) == {f"{project}/.git/config": f"{project}/.git/config.held"}
+    assert dict(quarantine(str(project), before, fixed)) == {f"{project}/.git/config": f"{project}/.git/config.held"}
     assert (project / ".git/config").read_text() == kept
     assert PLANTED in (project / ".git/config.held").read_text()
 
@@ -51,9 +51,9 @@ def test_that_a_branch_follows_another_is_noted_while_an_agent_works(project: Pa
     before = find_later(str(project))
     git(project, "config", "branch.main.remote", "origin")
     git(project, "config", "branch.main.merge", "refs/heads/main")
-    assert set_aside(str(project), before, before.fixed(git_works=True)) == ()
+    assert quarantine(str(project), before, before.fixed(git_works=True)) == ()
     git(project, "config", "branch.main.remote", "https://evil.example/a/b")
-    assert [path for path, _ in set_aside(str(project), before, before.fixed(git_works=True))] == [f"{project}/.git/config"]
+    assert [path for path, _ in quarantine(str(project), before, before.fixed(git_works=True))] == [f"{project}/.git/config"]
 
 
 def test_a_file_of_the_same_number_is_another_file(tmp_path: Path) -> None:
@@ -71,4 +71,4 @@ def test_a_file_of_the_same_number_is_another_file(tmp_path: Path) -> None:
             break
     else:
         pytest.skip("this disk gives no number again")
-    assert [path for path, _ in set_aside(str(root), before, before.fixed(git_works=False))] == [f"{root}/.envrc"]
+    assert [path for path, _ in quarantine(str(root), before, before.fixed(git_works=False))] == [f"{root}/.envrc"]

@@ -55,7 +55,7 @@ async def approve(at: Desk, waiting: Answer, scope: GrantScope) -> str:
     assert waiting.waiting, waiting
     asked = of(ApprovalAsked, events(at.house, at.session))[-1]
     await at.house.send(at.session, AnswerApproval(by=ANN, approval=asked.approval, granted=True, scope=scope))
-    assert (await at.gate.go_on(at.session, waiting.call)).result is not None
+    assert (await at.gate.resume(at.session, waiting.call)).result is not None
     return asked.shown
 
 

@@ -13,10 +13,11 @@ from pydantic import JsonValue
 from curtainwall.compose.tools import judged_tools
 from curtainwall.facts import Masker
 from curtainwall.host.home import Home
-from curtainwall.model import AnswerApproval, ApprovalQuery, CallDenied, CallRequest, Mode
+from curtainwall.model import AnswerApproval, ApprovalQuery, CallDenied, CallRequest, Mode, Role
 from curtainwall.runtime import NoHooks, SessionGate, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
+from curtainwall.tools import NATIVE_TOOLS
 from tests.support.covers import covers
 from tests.support.houses import ANN, FarSide, events, house, open_session, policy, run
 
@@ -61,6 +62,12 @@ def calls_about(path: str) -> list[Call]:
     ]
     plan: Call = ("session.propose_plan", {"steps": [{"tool": "filesystem.read_file", "arguments": {"path": path}}]})
     return [*of_files, *moves, *of_git, *of_the_shell, plan]
+
+
+def test_every_native_tool_that_takes_a_path_is_tried() -> None:
+    paths = {Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH}
+    tools = {spec.full_name for spec in NATIVE_TOOLS if not spec.for_house and any(paths & {*it.roles} for it in spec.meanings)}
+    assert tools - {tool for tool, _ in calls_about("x")} == set(), "add a call of it to `calls_about`"
 
 
 def told(root: Path, calls: list[Call], mode: Mode) -> list[str]:
@@ -153,6 +160,7 @@ KINDS: list[Make] = [
     a_broken_repository, a_worktree,
 ]  # fmt: skip
 ENDINGS = ("", "/", "/x", "/x/y", "/.", "/../thing2", "/x/../..", f"/{'n' * 256}", f"/x/{'n' * 256}/y", "/.git", "/.git/config")
+BEHIND_A_LINK = ("", "/x", "/../thing2", "/.git")
 
 
 @pytest.fixture
@@ -179,8 +187,10 @@ def test_a_refusal_is_the_same_whether_something_is_there_or_not(ground: Path, w
     thing = ground / where / "thing"
     # In the workspace an agent may make links; they lead out of it and show nothing more.
     (ground / "work/out").symlink_to(thing)
-    endings, kinds = (ENDINGS, KINDS) if mode is Mode.DEFAULT else (("", "/x"), [a_file, a_loop, a_repository])
-    paths = [f"{start}{ending}" for start in (thing, "out") for ending in endings]
+    endings, behind, kinds = (
+        (ENDINGS, BEHIND_A_LINK, KINDS) if mode is Mode.DEFAULT else (("", "/x"), ("", "/x"), [a_file, a_loop, a_repository])
+    )
+    paths = [f"{thing}{ending}" for ending in endings] + [f"out{ending}" for ending in behind]
     calls = [call for path in paths for call in calls_about(path)]
     absent = told(ground, calls, mode)
     for make in kinds:

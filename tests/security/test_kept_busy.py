@@ -84,7 +84,7 @@ def test_packs_that_an_agent_made_are_looked_at_in_time_or_not_at_all(tmp_path: 
     begun = time.process_time()
     push = find_push(str(repository), "origin", None)
     assert push is not None
-    assert push.told.endswith("how many commits that are cannot be told here")
+    assert push.summary.endswith("how many commits that are cannot be told here")
     assert time.process_time() - begun < 5
 
 

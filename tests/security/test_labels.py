@@ -145,7 +145,7 @@ def test_a_secret_that_comes_or_goes_between_commands_is_seen(tmp_path: Path) ->
     subject = Subject(tool="shell.run", effect=ToolEffect.EXECUTE, raw={}, canonical={}, resources=(), digest=Digest(""))
 
     def reads() -> list[str]:
-        return [*seen.closer(Prepared(subject=subject, arguments={}), place).subject.reads]
+        return [*seen.refine(Prepared(subject=subject, arguments={}), place).subject.reads]
 
     assert reads() == []
     (tmp_path / ".env").touch()

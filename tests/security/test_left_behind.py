@@ -11,8 +11,8 @@ import pytest
 
 from curtainwall.agents.external.container.rights import guard_project
 from curtainwall.agents.external.container.spec import ContainerFolders
-from curtainwall.host import TooMany, find_later, move_entry, set_aside
-from curtainwall.host.files.later import take_bits
+from curtainwall.host import TooMany, find_later, move_entry, quarantine
+from curtainwall.host.files.later import clear_setid
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def _still_there(project: Path) -> list[str]:
 def test_a_name_as_long_as_names_can_be_is_taken_back(project: Path) -> None:
     before = find_later(str(project))
     (project / f"{'a' * 251}.pth").touch()
-    ((_, aside),) = set_aside(str(project), before, ())
+    ((_, aside),) = quarantine(str(project), before, ())
     assert aside is not None
     assert _still_there(project) == []
 
@@ -41,7 +41,7 @@ def test_what_lies_in_what_was_taken_back_is_taken_back_too(project: Path) -> No
     (project / ".vscode/.claude/.idea").mkdir(parents=True)
     (project / ".vscode/.claude/.envrc").touch()
     (project / ".vscode/.vscode").mkdir()
-    set_aside(str(project), before, ())
+    quarantine(str(project), before, ())
     assert _still_there(project) == []
 
 
@@ -66,7 +66,7 @@ def test_a_closed_directory_does_not_keep_what_was_left_in_it(project: Path) -> 
             (project / ".git").mkdir(mode=0)
             (project / "inner").chmod(0o555)
             project.chmod(0o555)
-            held = set_aside(str(project), before, ())
+            held = quarantine(str(project), before, ())
             code = 0 if len(held) == 3 and all(aside for _, aside in held) and not _still_there(project) else 1
         finally:
             os._exit(code)
@@ -85,7 +85,7 @@ def test_nothing_hides_deeper_than_a_path_can_be_long(project: Path) -> None:
     os.close(here)
     with pytest.raises(TooMany):
         find_later(str(project))
-    set_aside(str(project), before, ())
+    quarantine(str(project), before, ())
     assert _still_there(project) == []
     # What is left can be moved about: nothing in it runs.
     move_entry(str(project / name), str(project / "moved"))
@@ -105,7 +105,7 @@ def test_no_depth_of_what_was_left_keeps_us_from_taking_it_all_back(project: Pat
         here = below
     os.close(here)
     (project / ".envrc").touch()
-    set_aside(str(project), before, ())
+    quarantine(str(project), before, ())
     assert {found.name for found in project.iterdir()} >= {".envrc.held", f"{name.partition('/')[0]}.held"}
     assert _still_there(project) == []
 
@@ -117,7 +117,7 @@ def test_a_git_directory_of_any_name_is_taken_back(project: Path) -> None:
     (trap / "HEAD").write_text("ref: refs/heads/main\n")
     settings = ("repositoryformatversion = 0", "bare = false", f"worktree = {project}", f'fsmonitor = "touch {ran}; false"')
     (trap / "config").write_text("[core]\n" + "\n".join(settings) + "\n")
-    set_aside(str(project), before, ())
+    quarantine(str(project), before, ())
     subprocess.run(["git", "status"], cwd=trap, capture_output=True, check=False)
     assert not ran.exists()
 
@@ -130,7 +130,7 @@ def test_a_git_directory_that_lies_elsewhere_in_the_project_keeps_its_config(pro
     assert f"{project}/store/HEAD" not in before.fixed(git_works=True)
     (project / "store/hooks").mkdir(exist_ok=True)
     (project / "store/hooks/pre-commit").touch()
-    set_aside(str(project), before, ())
+    quarantine(str(project), before, ())
     assert not (project / "store/hooks/pre-commit").exists()
 
 
@@ -149,7 +149,7 @@ def test_a_link_to_what_a_command_cannot_rename_does_not_have_us_rename_it(proje
     (project / ".bashrc").symlink_to(target)
     (project / "sub").mkdir()
     (project / "sub/.git").symlink_to(project / target)
-    held = set_aside(str(project), before, before.fixed(git_works=git_works))
+    held = quarantine(str(project), before, before.fixed(git_works=git_works))
     assert {path for path, _ in held} == {f"{project}/.bashrc", f"{project}/sub/.git"}
     assert (project / target).exists()
     subprocess.run(["git", "status"], cwd=project, capture_output=True, check=True)
@@ -165,7 +165,7 @@ def test_a_link_of_the_users_that_is_led_elsewhere_is_set_aside_itself(project: 
     before = find_later(str(project))
     (project / "way").rename(project / "old")
     (project / "way").symlink_to(elsewhere)
-    held = set_aside(str(project), before, before.fixed(git_works=False))
+    held = quarantine(str(project), before, before.fixed(git_works=False))
     assert [path for path, _ in held] == [f"{project}/.envrc"]
     assert (project / elsewhere / "settings.json").exists()
 
@@ -175,7 +175,7 @@ def test_what_is_made_where_a_link_of_the_users_led_to_nothing_is_set_aside(proj
     (project / ".envrc").symlink_to("ok/new.txt")
     before = find_later(str(project))
     (project / "ok/new.txt").write_text("evil")
-    held = set_aside(str(project), before, before.fixed(git_works=False))
+    held = quarantine(str(project), before, before.fixed(git_works=False))
     assert held == ((f"{project}/ok/new.txt", f"{project}/ok/new.txt.held"),)
 
 
@@ -184,7 +184,7 @@ def test_what_is_made_in_an_open_git_directory_takes_the_link_to_it_away(project
     (project / ".envrc").symlink_to(".git/new.txt")
     before = find_later(str(project))
     (project / ".git/new.txt").write_text("evil")
-    held = set_aside(str(project), before, before.fixed(git_works=True))
+    held = quarantine(str(project), before, before.fixed(git_works=True))
     assert [path for path, _ in held] == [f"{project}/.envrc"]
 
 
@@ -197,9 +197,9 @@ def test_a_link_put_in_the_way_of_its_bits_has_nothing_outside_changed(tmp_path:
     (project / "sudo").symlink_to(outside / "sudo")
     for path in ("directory/sudo", "sudo"):
         with suppress(OSError):
-            assert not take_bits(f"{project}/{path}")
+            assert not clear_setid(f"{project}/{path}")
     assert (outside / "sudo").stat().st_mode & 0o7777 == 0o4755
-    assert take_bits(f"{outside}/sudo")
+    assert clear_setid(f"{outside}/sudo")
     assert (outside / "sudo").stat().st_mode & 0o7777 == 0o755
 
 

@@ -1,6 +1,7 @@
 """Someone with the log's files in hand: `audit verify` says so, whatever was changed and however it was hidden."""
 
 import asyncio
+import hmac
 import json
 import os
 import shutil
@@ -16,7 +17,9 @@ import pytest
 
 from curtainwall.compose.gate import open_gate
 from curtainwall.compose.setup import load_setup
-from curtainwall.model import Broken
+from curtainwall.model import Broken, FoldSnapshot, Mode, SessionId, StreamEnd, session_stream
+from curtainwall.runtime import SessionFolds
+from curtainwall.session import FOLD_VERSION, KeptFold, SessionState, encode_fold
 from curtainwall.store.disk.watchers import _names_in
 from tests.support.in_process import Places, Said, opened, read, session_in
 
@@ -368,3 +371,57 @@ def test_another_key_is_seen_and_a_missing_one_stops_everything(places: Places, 
 @pytest.mark.parametrize("message", [b"", b"\xff", b"[" * 4096, b'{"a":1}', b"[1,2]", b"null", b'"x"'])
 def test_a_forged_datagram_is_only_a_hint_to_look(message: bytes) -> None:
     assert _names_in(message) == []
+
+
+async def _resumed(session: SessionId) -> SessionState:
+    """Return the state of a session that a new process takes up."""
+    async with open_gate(load_setup()) as wired, wired.registry.hold(session) as actor:
+        return actor.state
+
+
+async def _plant(places: Places, session: SessionId, *, of: SessionId, key: bytes | None) -> None:
+    """Put a snapshot in the place of a session's, which says that nothing is open and all is allowed; sealed by us, or with a key."""
+    async with open_gate(load_setup()) as wired:
+        state = wired.registry.look_at(of).copy()
+        state.mode, state.approvals, state.calls = Mode.BYPASS, {}, {}
+        payload = encode_fold(KeptFold(state, 0))
+        [*_, last] = wired.store.log.read(session_stream(of))
+        assert payload is not None
+        assert wired.store.snapshots is not None
+        assert wired.store.snapshots.save(FoldSnapshot(session_stream(of), StreamEnd(last.seq, last.hash), FOLD_VERSION, payload))
+    planted = places.home / "cache" / session
+    (places.home / "cache" / of).rename(planted)
+    if key is not None:
+        lead, body = planted.read_bytes()[:16], planted.read_bytes()[48:]
+        planted.write_bytes(lead + hmac.digest(key, lead + body, "sha256") + body)
+
+
+@pytest.mark.parametrize("how", ["forged", "exchanged", "ours", "with our key"])
+def test_a_forged_or_exchanged_snapshot_changes_nothing(places: Places, how: str, run: Run) -> None:
+    session, [answer] = session_in(places.workspace, read("/etc/hosts"))
+    other, _ = session_in(places.workspace, read("/etc/hosts"))
+    assert answer.waiting
+    ours = (places.home / "keys" / "audit.key").read_bytes()
+    key = {"forged": b"x" * 32, "with our key": ours}.get(how)
+    of = other if how == "exchanged" else session
+    asyncio.run(_plant(places, session, of=of, key=key))
+    state = asyncio.run(_resumed(session))
+    # What is sealed with our key for this session is believed: the others fail by their seal, or by whose they are.
+    assert (state.mode, len(state.approvals)) == ((Mode.DEFAULT, 1) if how in ("forged", "exchanged") else (Mode.BYPASS, 0))
+
+
+def test_a_log_that_was_edited_before_a_snapshot_is_found_by_verify_and_replay(places: Places, run: Run) -> None:
+    session, _ = session_in(places.workspace, read("/etc/hosts"))
+
+    async def save() -> None:
+        async with open_gate(load_setup()) as wired:
+            folds = SessionFolds(wired.store.log, wired.store.snapshots)
+            assert folds.save(session_stream(session), folds.fold(session_stream(session)))
+
+    asyncio.run(save())
+    before = asyncio.run(_resumed(session))
+    sql(places, "UPDATE entry SET payload = CAST(replace(payload, '/etc/hosts', '/etc/other') AS BLOB) WHERE kind = 'CallRequested'")
+    assert asyncio.run(_resumed(session)) == before
+    said = run("audit", "verify")
+    assert (said.code, "edited" in said.out) == (1, True)
+    assert run("sessions", "replay", session).code == 1

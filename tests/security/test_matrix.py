@@ -55,7 +55,7 @@ def test_ten_thousand_events_of_a_hostile_homeserver_crash_nothing_and_approve_n
                 place = Route(channel="matrix", reference=ROOM)
                 asks = await open_new(wired.sessions, SessionSpec(wired.setup.config.model.name, routes=(place,)), by)
                 here.serving.work.turns.attend(asks)
-                await wired.house.send(asks, SendMessage(by=by, message=MessageId("m1"), text="write it"))
+                await wired.registry.send(asks, SendMessage(by=by, message=MessageId("m1"), text="write it"))
                 await eventually(lambda: bool(here.serving.work.desk.view(asks).pending))
                 approval = here.serving.work.desk.view(asks).pending[0].approval
                 chance = random.Random(8)
@@ -66,7 +66,7 @@ def test_ten_thousand_events_of_a_hostile_homeserver_crash_nothing_and_approve_n
                 assert here.health == ""
                 assert here.serving.supervisor.restarts()["matrix"] == 0
                 assert [ask.approval for ask in here.serving.work.desk.view(asks).pending] == [approval]
-                log = [it.event for it in wired.house.feed.read(session_stream(asks))]
+                log = [it.event for it in wired.registry.feed.read(session_stream(asks))]
                 assert not any(isinstance(event, ApprovalAnswered | ModeChanged | RuleDisabled) for event in log)
                 assert wired.store.index.session_at(place) is None
 

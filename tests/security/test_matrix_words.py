@@ -62,7 +62,7 @@ def test_a_room_whose_name_looks_like_a_card_or_draws_on_the_screen_is_named_ine
             first = await ann.hears(rooms[0], wall, "waits for an answer")
             # Elsewhere the card says which session it comes from, and so what that is called.
             place = Route(channel="matrix", reference=rooms[1])
-            await here.serving.wired.house.send(here.session_at(rooms[0]), AddRoute(by=SYSTEM, route=place))
+            await here.serving.wired.registry.send(here.session_at(rooms[0]), AddRoute(by=SYSTEM, route=place))
             card = await ann.hears(rooms[1], wall, "waits for an answer")
             (ask,) = here.serving.work.desk.view(here.session_at(rooms[0])).pending
             called = here.serving.work.desk.view(here.session_at(rooms[0])).name

@@ -52,12 +52,12 @@ class Desk:
 
     async def approves(self, waiting: Answer) -> Answer:
         """Say yes to what was asked last, and let the call go on."""
-        await self.wired.house.send(self.session, AnswerApproval(by=local_user(), approval=self.asked[-1].approval, granted=True))
-        return await self.wired.gate.go_on(self.session, waiting.call)
+        await self.wired.registry.send(self.session, AnswerApproval(by=local_user(), approval=self.asked[-1].approval, granted=True))
+        return await self.wired.gate.resume(self.session, waiting.call)
 
     @property
     def asked(self) -> list[ApprovalAsked]:
-        return of(ApprovalAsked, events(self.wired.house, self.session))
+        return of(ApprovalAsked, events(self.wired.registry, self.session))
 
     @property
     def arrived(self) -> list[str]:
@@ -139,7 +139,7 @@ def test_a_file_that_changes_once_the_move_is_permitted_is_not_moved(places: Pla
         tool = here.work / "tool"
 
         async def swap_when_permitted(after: int) -> None:
-            async for recorded in here.wired.house.feed.follow(session_stream(here.session), after):
+            async for recorded in here.wired.registry.feed.follow(session_stream(here.session), after):
                 if isinstance(recorded.event, CallPermitted):
                     swap(tool)
                     return
@@ -148,7 +148,7 @@ def test_a_file_that_changes_once_the_move_is_permitted_is_not_moved(places: Pla
             tool.unlink(missing_ok=True)
             tool.write_text("good\n")
             waiting, _ = await here.asks(destination=f"tool-{number}")
-            swapping = asyncio.create_task(swap_when_permitted(len(events(here.wired.house, here.session))))
+            swapping = asyncio.create_task(swap_when_permitted(len(events(here.wired.registry, here.session))))
             await here.approves(waiting)
             await swapping
         for arrived in here.outside.iterdir():
@@ -251,7 +251,7 @@ def test_the_log_does_not_hold_the_digest_of_what_is_moved(places: Places) -> No
     async def story(here: Desk) -> None:
         (here.work / "tool").write_text("1234")
         await here.asks()
-        (call,) = of(CallRequested, events(here.wired.house, here.session))
+        (call,) = of(CallRequested, events(here.wired.registry, here.session))
         assert set(call.subject.canonical) == {"source", "destination", "moves"}
 
     at_the_desk(places, story)

@@ -32,7 +32,7 @@ async def approve(rooms: SessionRegistry, gate: SessionGate, session: SessionId,
     assert answer.waiting
     asked = [event for event in events(rooms, session) if isinstance(event, ApprovalAsked)][-1]
     await rooms.send(session, AnswerApproval(by=ANN, approval=asked.approval, granted=True))
-    done = await gate.go_on(session, answer.call)
+    done = await gate.resume(session, answer.call)
     assert done.result is not None
     return asked
 

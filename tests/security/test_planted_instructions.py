@@ -191,7 +191,7 @@ def test_what_no_human_saw_is_followed_in_no_other_session(home: Home, way: str)
         mode = Mode.BYPASS if way == "bypass" else Mode.DEFAULT
         async with curtainwall.open_session(model=model, workspace=home.project, mode=mode) as session:
             if way == "disabled rule":
-                await session._do(DisableRule(by=Who(name="ann"), rule=RuleId("changed-instructions")))
+                await session._send_command(DisableRule(by=Who(name="ann"), rule=RuleId("changed-instructions")))
             await session.send("go")
             (home.project / "AGENTS.md").write_text(PLANTED)
             await session.send("more")

@@ -44,12 +44,12 @@ class Desk:
     async def approves(self, waiting: Answer, scope: GrantScope = GrantScope.ONCE) -> Answer:
         """Say yes to what was asked last, and let the call go on."""
         yes = AnswerApproval(by=local_user(), approval=self.asked[-1].approval, granted=True, scope=scope)
-        await self.wired.house.send(self.session, yes)
-        return await self.wired.gate.go_on(self.session, waiting.call)
+        await self.wired.registry.send(self.session, yes)
+        return await self.wired.gate.resume(self.session, waiting.call)
 
     @property
     def asked(self) -> list[ApprovalAsked]:
-        return of(ApprovalAsked, events(self.wired.house, self.session))
+        return of(ApprovalAsked, events(self.wired.registry, self.session))
 
     @property
     def published(self) -> list[str]:
@@ -152,8 +152,8 @@ def test_a_branch_that_moves_once_the_push_is_permitted_takes_nothing_along(plac
         shown, later = ref.read_text().strip(), hidden(here.where)
 
         async def move_when_permitted() -> None:
-            feed, stream = here.wired.house.feed, session_stream(here.session)
-            async for recorded in feed.follow(stream, len(events(here.wired.house, here.session))):
+            feed, stream = here.wired.registry.feed, session_stream(here.session)
+            async for recorded in feed.follow(stream, len(events(here.wired.registry, here.session))):
                 if isinstance(recorded.event, CallPermitted):
                     ref.write_text(f"{later}\n")
                     return

@@ -37,7 +37,7 @@ def test_the_own_workspace_of_a_session_still_is_one(places: Places) -> None:
     assert load_setup().workspace_at(place, own=True) == Workspace(path=str(place), own=True)
 
 
-@pytest.mark.parametrize("where", ["", "sessions", "run/watch", "policy"])
+@pytest.mark.parametrize("where", ["", "sessions", "run/watch", "policy", "cache"])
 def test_our_home_is_no_workspace_by_any_way(places: Places, where: str) -> None:
     session_in(places.workspace)
     link = places.workspace / "link"
@@ -52,7 +52,8 @@ def test_an_agent_cannot_write_its_own_answer(places: Places) -> None:
     session, _ = session_in(places.workspace)
     protection = load_setup().policy.protection
     own = Workspace(path=str(places.home / "sessions" / session / "workspace"), own=True)
-    for name in ("escalations/response-abc.json", "audit.jsonl", "../../curtainwall.db", "../../run/watch/x", "../../keys/audit.key"):
+    others = ("../../curtainwall.db", "../../run/watch/x", "../../keys/audit.key", f"../../cache/{session}")
+    for name in ("escalations/response-abc.json", "audit.jsonl", *others):
         path = os.path.normpath(f"{places.home}/sessions/{session}/{name}")
         for role in (Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH):
             assert protection.stops(role, path, own), (role, path)
@@ -220,12 +221,12 @@ def test_a_response_that_was_there_before_the_request_answers_nothing(places: Pl
             answered = json.dumps({"decision": "approved"})
             asking = await wired.gate.request(session, reading("/etc/hosts"), wait=False)
             assert asking.waiting
-            async with wired.house.hold(session) as actor:
+            async with wired.registry.hold(session) as actor:
                 (approval,) = actor.state.approvals
                 (directory / f"response-{approval}.json").write_text(answered)
                 async with ask_files_of(wired, session):
                     await asyncio.sleep(0.3)
-            return [type(it.event).__name__ for it in wired.house.feed.read(session_stream(session))]
+            return [type(it.event).__name__ for it in wired.registry.feed.read(session_stream(session))]
 
     assert "ApprovalAnswered" not in asyncio.run(work())
 
@@ -235,10 +236,10 @@ def test_an_answer_to_an_approval_that_is_not_ours_is_refused(places: Places) ->
         async with open_gate(load_setup()) as wired:
             one, two = [await opened(wired, places.workspace) for _ in range(2)]
             await wired.gate.request(one, reading("/etc/hosts"), wait=False)
-            async with wired.house.hold(one) as actor:
+            async with wired.registry.hold(one) as actor:
                 (approval,) = actor.state.approvals
             with pytest.raises(CommandRefused, match="no approval"):
-                await wired.house.send(two, AnswerApproval(by=Who(name="ann"), approval=ApprovalId(approval), granted=True))
+                await wired.registry.send(two, AnswerApproval(by=Who(name="ann"), approval=ApprovalId(approval), granted=True))
 
     asyncio.run(work())
 
@@ -248,7 +249,7 @@ def test_ids_of_approvals_are_not_told_to_agents(places: Places) -> None:
         async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace)
             told = await wired.gate.request(session, reading("/etc/hosts"), wait=False)
-            async with wired.house.hold(session) as actor:
+            async with wired.registry.hold(session) as actor:
                 (approval,) = actor.state.approvals
             assert approval not in repr(told)
 

@@ -244,7 +244,7 @@ def test_a_tool_that_describes_itself_otherwise_is_suspended_until_it_is_reviewe
         async with desk(tmp_path, *specs) as at:
             assert await at.value("bad.echo", text="before") == "before"
             await at.value("bad.change")
-            await until(lambda: at.servers.shelf.standing("bad", "echo") is ToolStatus.CHANGED)
+            await until(lambda: at.servers.catalogue.standing("bad", "echo") is ToolStatus.CHANGED)
             denied = await at.call("bad.echo", text="after")
             assert (denied.verdict.effect, denied.verdict.because) == (Effect.DENY, ("tool-changed",))
             assert "servers annotate bad" in denied.verdict.reason
@@ -278,7 +278,7 @@ def offering(tmp_path: Path, schema: object, roles: ToolRoles = FREE, descriptio
     """Return the shelf of a server that offers one tool, as reviewed."""
     tool = {"name": "t", "description": description, "inputSchema": schema}
     Reviews(tmp_path / "servers").write("bad", Review("", all_offered([tool])))
-    return servers_at(tmp_path, ServerSpec("bad", "x", tools={"t": roles})).shelf
+    return servers_at(tmp_path, ServerSpec("bad", "x", tools={"t": roles})).catalogue
 
 
 @covers("servers.schemas-are-harmless")

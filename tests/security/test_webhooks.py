@@ -147,7 +147,7 @@ def test_ten_thousand_bodies_of_an_enemy_crash_nothing_approve_nothing_and_leave
             sessions = [row.session for row in house.wired.store.index.sessions(SessionQuery(limit=MANY))]
             assert 1 < len(sessions) < 20, "each delivery that could be read is one session, however often it came"
             for session in sessions:
-                log = [it.event for it in house.wired.house.feed.read(session_stream(session))]
+                log = [it.event for it in house.wired.registry.feed.read(session_stream(session))]
                 assert not any(isinstance(event, ApprovalAnswered | ModeChanged | RuleDisabled | GrantGiven) for event in log)
             await answer(house.wired, asks, approval)
             await eventually((home.outside / "note.txt").exists)
@@ -160,7 +160,7 @@ async def an_ask(house: Serving, wanted: Path) -> tuple[SessionId, str]:
     wish = {"tool": "filesystem.write_file", "arguments": {"path": str(wanted), "content": "x"}}
     model = script_of(wanted.parent.parent / "asking", [wish, {"text": "it is written"}])
     session = await open_new(house.wired.sessions, SessionSpec(model, routes=(Route(channel="web", reference=""),)), ANN)
-    await house.wired.house.send(session, SendMessage(by=Who(name="ann", channel="web"), message=MessageId("m1"), text="write it"))
+    await house.wired.registry.send(session, SendMessage(by=Who(name="ann", channel="web"), message=MessageId("m1"), text="write it"))
     house.work.turns.attend(session)
     await eventually(lambda: bool(house.work.desk.view(session).pending))
     return session, house.work.desk.view(session).pending[0].approval

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.host import How, confined_worker, find_monty
+from curtainwall.host import WorkerConfinement, confined_worker, find_monty
 from tests.support.bare_program import ROOM, Call, Told, run_program, write_program
 from tests.support.covers import covers
 from tests.support.repository import ROOT
@@ -36,12 +36,12 @@ Inside = Callable[..., Told]
 
 
 @pytest.fixture(params=WAYS)
-def how(request: pytest.FixtureRequest) -> How:
+def how(request: pytest.FixtureRequest) -> WorkerConfinement:
     return way(request.param)
 
 
 @pytest.fixture
-def made_inside(how: How, tmp_path: Path) -> Inside:
+def made_inside(how: WorkerConfinement, tmp_path: Path) -> Inside:
     """Make calls inside alone, because of what they would do outside; return what was told."""
 
     def make(*calls: Call) -> Told:
@@ -169,7 +169,7 @@ def test_no_privilege_and_no_new_code(tried: Tried, made_inside: Inside) -> None
 
 
 @covers("workers.confined")
-def test_no_other_program_is_started(tried: Tried, made_inside: Inside, how: How) -> None:
+def test_no_other_program_is_started(tried: Tried, made_inside: Inside, how: WorkerConfinement) -> None:
     outside, inside = tried((EXECVE, "/bin/true", 0, 0), (GETPID,))
     assert (outside.answers, outside.code) == ([], 0), "it became the other program"
     assert inside.answers[0] in (NO_SUCH_FILE, NO_SUCH_CALL)
@@ -189,7 +189,7 @@ def test_calls_by_the_numbers_of_another_architecture_are_its_end(tried: Tried) 
 
 
 @covers("workers.confined")
-def test_a_waiting_worker_is_seen_to_be_shut_in(how: How, tmp_path: Path) -> None:
+def test_a_waiting_worker_is_seen_to_be_shut_in(how: WorkerConfinement, tmp_path: Path) -> None:
     launcher = confined_worker(monty(), tmp_path, how=how).launcher
     read, write = os.pipe()
     try:
@@ -225,7 +225,7 @@ def files_of(pid: int) -> set[str]:
 
 
 @covers("workers.die-with-us")
-def test_a_busy_worker_dies_with_us(how: How, tmp_path: Path) -> None:
+def test_a_busy_worker_dies_with_us(how: WorkerConfinement, tmp_path: Path) -> None:
     assert is_gone_with_its_parent(confined_worker(monty(), tmp_path, how=how).launcher, 60.0)
 
 

@@ -114,7 +114,7 @@ async def contained(
     scratch.mkdir(parents=True, exist_ok=True)
     async with prompted() as provider, house(stores or MemoryStore(SystemClock())) as opened:
         docker = Engine(engine.address)
-        fleet = Fleet(docker, limits or ContainerLimits(), house=str(home))
+        fleet = Fleet(docker, limits or ContainerLimits(), home=str(home))
         journal = SessionJournal(opened)
         ways = Ways(opened, provider, Authority(scratch))
         around = ContainerPorts(
@@ -131,7 +131,7 @@ async def contained(
             programs_of=lambda agent: LENT.get(agent, ()),
         )
         agent = ContainerAgent(around)
-        turns = Turns(opened, lambda _state: agent, NoHooks(), lambda _session: "")
+        turns = Turns(opened, agent, NoHooks(), lambda _session: "")
         try:
             yield Contained(opened, home, provider, journal, turns, ways, docker, fleet, agent, engine)
         finally:

@@ -1,7 +1,7 @@
-"""A session's script as a real process that dies at its n-th commit: `python -m tests.support.crash_script HOME N before|after`.
+"""A session's script as a real process that dies at its n-th commit: `python -m tests.support.crash_script HOME N before|after on|off`.
 
 Run again with N = 0 it goes on wherever the log says it stopped, as any process of ours would. The far side is `HOME/../far`, a file
-that only grows.
+that only grows. With snapshots on, one is made after each step, and it prints where the one ends that it began with.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from curtainwall.model import (
     Workspace,
     session_stream,
 )
-from curtainwall.runtime import SessionGate, SessionRegistry, SystemClock
+from curtainwall.runtime import SessionFolds, SessionGate, SessionRegistry, SystemClock
 from curtainwall.session import CallStatus, Rules
 from curtainwall.store import SqliteStore
 from tests.support.houses import ANN, BOB, FarSide, policy, read, tools, write
@@ -86,9 +86,10 @@ class DyingStore:
     def __init__(self, store: SqliteStore, nth: int, when: str) -> None:
         self.log = DyingLog(store, nth, when)
         self.inbox, self.leases, self.blobs, self.index, self.marks = store.inbox, store.leases, store.blobs, store.index, store.marks
+        self.snapshots = store.snapshots
 
 
-async def play(house: SessionRegistry, far: FarSide, workspace: Path) -> None:
+async def play(house: SessionRegistry, folds: SessionFolds, far: FarSide, workspace: Path) -> None:
     """Go through the script; every step can be repeated, because its key or the log knows that it was done."""
     gate = SessionGate(house, tools(far))
 
@@ -97,6 +98,12 @@ async def play(house: SessionRegistry, far: FarSide, workspace: Path) -> None:
             await house.send(SESSION, command, key)
         except (CommandRefused, Conflict):
             return
+        finally:
+            await save()
+
+    async def save() -> None:
+        async with house.hold(SESSION) as actor:
+            folds.save(actor.stream, actor.folded)
 
     opened = OpenSession(
         by=ANN,
@@ -115,17 +122,20 @@ async def play(house: SessionRegistry, far: FarSide, workspace: Path) -> None:
     await say(StartTurn(by=ANN, turn=TURN), "turn")
     if not _was_requested(house, "one"):
         await gate.request(SESSION, write(workspace / "one"), wait=False)
+        await save()
     await say(RecordProgress(by=ANN, events=(AgentSpoke(at=1, turn=TURN, text="hello"),)), "progress")
     if not _was_requested(house, "/etc/hostname"):
         await gate.request(SESSION, read("/etc/hostname"), wait=False)
+        await save()
     await say(EndTurn(by=ANN, turn=TURN, status=TurnStatus.WAITING), "wait")
     for row in house.stores.index.approvals(ApprovalQuery()):
         scope = GrantScope.SESSION
         await say(AnswerApproval(by=BOB, approval=row.approval, granted=True, scope=scope), f"answer-{row.approval}")
     await say(ResumeTurn(by=ANN, turn=TURN), "resume")
-    await gate.take_up(SESSION)
+    await gate.resume_answered(SESSION)
     if not _was_requested(house, "two"):
         await gate.request(SESSION, write(workspace / "two"), wait=False)
+        await save()
     await say(EndTurn(by=ANN, turn=TURN, status=TurnStatus.DONE), "end")
     await say(RenameSession(by=ANN, name="survived"), "rename")
 
@@ -135,15 +145,18 @@ def _was_requested(house: SessionRegistry, path: str) -> bool:
     return any(path in str(getattr(event, "subject", "")) for event in events)
 
 
-async def main(home: Path, nth: int, when: str) -> None:
+async def main(home: Path, nth: int, when: str, snapshots: str) -> None:
     workspace = home.parent / "workspace"
     workspace.mkdir(exist_ok=True)
     rules = Rules(policy=policy())
     clock = SystemClock()
-    async with SqliteStore.open(home, clock) as store:
+    async with SqliteStore.open(home, clock, with_snapshots=snapshots == "on") as store:
         stores = DyingStore(store, nth, when) if nth else store
-        async with SessionRegistry(stores, clock, lambda: rules) as house:
-            await play(house, FarSide(home.parent / "far"), workspace.resolve())
+        folds = SessionFolds(stores.log, store.snapshots, every=1)
+        async with SessionRegistry(stores, clock, lambda: rules, folds=folds) as house:
+            async with house.hold(SESSION) as actor:
+                print("snapshot", actor.folded.saved, actor.folded.seq)
+            await play(house, folds, FarSide(home.parent / "far"), workspace.resolve())
             async with house.hold(SESSION) as actor:
                 standing = [call.standing for call in actor.state.calls.values()]
                 assert CallStatus.PERMITTED not in standing
@@ -151,4 +164,4 @@ async def main(home: Path, nth: int, when: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]))

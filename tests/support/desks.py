@@ -111,23 +111,23 @@ class MemoryDesk:
                 index.touch(stream, event.at)
         return index.sessions(query)
 
-    async def open(self, wish: Opening, by: Who) -> Opened:
-        require_short_name(wish.name)
+    async def open(self, opening: Opening, by: Who) -> Opened:
+        require_short_name(opening.name)
         session = SessionId(f"s{len(self.logs) + 1}")
         own = Workspace(path=f"/srv/{session}", own=True)
-        if wish.how == "new":
-            self._begin(_opening(session, by, wish.name or f"session {session[:6]}", own))
+        if opening.how == "new":
+            self._begin(_opening(session, by, opening.name or f"session {session[:6]}", own))
             return Opened(session=session)
-        if wish.of is None:
-            raise CommandRefused(f"say which session to {wish.how}")
-        parent, upto = self.state(wish.of), len(self.logs[wish.of])
-        is_shared = wish.how == "reset" or not parent.workspace.own
-        name = wish.name or (parent.name if wish.how == "reset" else f"{parent.name} (fork)")
-        opening = _opening(session, by, name, parent.workspace if is_shared else own).model_copy(
-            update={"parent": wish.of, "model": parent.model, "mode": Mode.PLAN if parent.mode is Mode.PLAN else Mode.DEFAULT}
+        if opening.of is None:
+            raise CommandRefused(f"say which session to {opening.how}")
+        parent, upto = self.state(opening.of), len(self.logs[opening.of])
+        is_shared = opening.how == "reset" or not parent.workspace.own
+        name = opening.name or (parent.name if opening.how == "reset" else f"{parent.name} (fork)")
+        command = _opening(session, by, name, parent.workspace if is_shared else own).model_copy(
+            update={"parent": opening.of, "model": parent.model, "mode": Mode.PLAN if parent.mode is Mode.PLAN else Mode.DEFAULT}
         )
-        self._begin(opening, InheritHistory(by=by, parent=wish.of, upto=upto, history=None, how=wish.how))
-        if wish.how == "reset":
+        self._begin(command, InheritHistory(by=by, parent=opening.of, upto=upto, history=None, how=opening.how))
+        if opening.how == "reset":
             return Opened(session=session, notes=("grants and credentials stay behind",))
         shared = f"both sessions work in the same project `{parent.workspace.path}`; what one changes, the other sees"
         return Opened(session=session, notes=(shared,) if is_shared else ())

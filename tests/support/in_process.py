@@ -91,15 +91,15 @@ async def opened(
     routes: tuple[Route, ...] = (),
 ) -> SessionId:
     """Open a session that is ready for calls."""
-    session, me = SessionId(wired.house.mint()), local_user()
+    session, me = SessionId(wired.registry.mint()), local_user()
     wired.setup.home.session(session).prepare()
     command = OpenSession(
         by=me, session=session, name="test", agent="builtin", model="demo", workspace=wired.setup.workspace_at(workspace, own=own),
         mode=mode, limits=wired.setup.limits, policy=wired.setup.policy.version, routes=routes,
         labels=tuple(LabelSource.model_validate({"label": label, "origin": "a test"}) for label in labels),
     )  # fmt: skip
-    await wired.house.send(session, command)
-    await wired.house.send(session, ReadySession(by=me))
+    await wired.registry.send(session, command)
+    await wired.registry.send(session, ReadySession(by=me))
     return session
 
 

@@ -20,7 +20,7 @@ from tests.support.webs import Web
 
 def long_session(web: Web, turns: int) -> SessionId:
     """Write a session of so many turns in which nobody works."""
-    session = SessionId(web.served.wired.house.mint())
+    session = SessionId(web.served.wired.registry.mint())
     web.do(write_turns(web.served.wired.store.log, session, turns))
     return session
 

@@ -82,7 +82,7 @@ class Machine:
             home=str(root / "home"),
             masker=masker,
             runners=runners,
-            closers=git_refiners(masker, is_secret_name),
+            refiners=git_refiners(masker, is_secret_name),
         )
         workspace = Workspace(path=str(root / "home/work"), own=own)
         return cls(root, tools, Place(session=SessionId("s1"), workspace=workspace, mode=mode))

@@ -16,6 +16,7 @@ from curtainwall.agents.builtin.models.usage import free_usage
 from curtainwall.compose.sessions import Parts
 from curtainwall.model import (
     Blobs,
+    FoldSnapshots,
     Inbox,
     Index,
     Leases,
@@ -103,7 +104,7 @@ class Served:
         return found
 
     def log(self, room: str) -> Sequence[Recorded]:
-        return self.serving.wired.house.feed.read(session_stream(self.session_at(room)))
+        return self.serving.wired.registry.feed.read(session_stream(self.session_at(room)))
 
     def accepted(self, room: str) -> list[str]:
         return [it.event.text for it in self.log(room) if isinstance(it.event, MessageAccepted)]
@@ -148,6 +149,7 @@ class HaltingStore:
     blobs: Blobs
     index: Index
     marks: HaltingMarks
+    snapshots: FoldSnapshots | None
 
 
 @asynccontextmanager
@@ -162,7 +164,7 @@ async def halting(home: Home, after: int, *models: LanguageModel, named: str = "
     """Serve the house until its channel has remembered so many things, and stop it there."""
     async with SqliteStore.open(home.root, SystemClock(), decode=lift) as store:
         marks = HaltingMarks(store.marks, after, named)
-        parts = Parts(store=HaltingStore(store.log, store.inbox, store.leases, store.blobs, store.index, marks))
+        parts = Parts(store=HaltingStore(store.log, store.inbox, store.leases, store.blobs, store.index, marks, store.snapshots))
         async with serving(models=models, parts=parts):
             yield marks
 

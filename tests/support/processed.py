@@ -111,7 +111,7 @@ async def processed(
             limits=limits or ProcessLimits(),
         )
         agent = ProcessAgent(around)
-        turns = Turns(opened, lambda _state: agent, NoHooks(), lambda _session: "")
+        turns = Turns(opened, agent, NoHooks(), lambda _session: "")
         try:
             yield Processed(opened, home, provider, journal, turns, ways, agent)
         finally:

@@ -86,6 +86,11 @@ class Program:
         return self.scratch / "far.jsonl"
 
     @property
+    def python(self) -> tuple[str, ...]:
+        """The command that runs Python for a program in a terminal."""
+        return (sys.executable,)
+
+    @property
     def environ(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_OURS)}
         return {**kept, "CURTAINWALL_HOME": str(self.home), "HOME": str(self.scratch / "user"), "NO_COLOR": "1"}
@@ -154,7 +159,7 @@ class Program:
     def terminal(self, *words: str | Path, size: tuple[int, int] = (100, 40), err: Path | None = None, **environ: str) -> Iterator[Tmux]:
         """Run the program in a terminal, or all but its stderr; a variable that is empty is not there."""
         wanted = {name: value for name, value in {**self.environ, "TERM": "xterm-256color", **environ}.items() if value}
-        command = ("env", "-i", *(f"{name}={value}" for name, value in wanted.items()), sys.executable, "-m", "curtainwall")
+        command = ("env", "-i", *(f"{name}={value}" for name, value in wanted.items()), *self.python, "-m", "curtainwall")
         with terminal((*command, *map(str, words)), self.workspace, size=size, err=err) as tmux:
             yield tmux
 

@@ -35,7 +35,7 @@ _EXEC = "exec@functions"
 
 @dataclass
 class Prompted(Upstream):
-    """Calls a tool where the last message says `CALL name {json}`, repeats a tool's result, and otherwise tells each `word=` it heard."""
+    """Calls a tool on `CALL name {json}`, repeats the tool's result, says what follows `SAY`, and otherwise lists each `word=` so far."""
 
     accepted: set[str] = field(default_factory=lambda: {KEY})
 
@@ -91,6 +91,8 @@ def answer(body: dict[str, Any]) -> Turn:
     last = last.strip().rpartition("Your last turn ")[2].rpartition("\n\n")[2]
     if last.startswith("FAIL"):
         return Fails(400, "the test wants this to fail", "invalid_request_error")
+    if last.startswith("SAY "):
+        return Says((last.removeprefix("SAY ").replace("\\n", "\n"),))
     if last.startswith("LONG"):
         return Says(tuple(f"line {number} of a very long answer that goes on and on. " for number in range(2000)))
     if last.startswith("HANG"):
@@ -169,11 +171,12 @@ def _tools(body: dict[str, Any]) -> list[str]:
 
 
 def _script(tool: str, arguments: str) -> str:
-    """Return a script that calls the session's tool and shows its result, however long somebody takes to approve it."""
+    """Return a script that calls the session's tool, or else the agent's own, and shows its result, however long an approval takes."""
     return f"""// @exec: {{"yield_time_ms": 600000}}
-const found = ALL_TOOLS.find((tool) => tool.name.includes("curtainwall") && tool.name.endsWith({json.dumps(tool)}));
+const able = ALL_TOOLS.filter((tool) => tool.name.endsWith({json.dumps(tool)}));
+const found = able.find((tool) => tool.name.includes("curtainwall")) ?? able[0];
 const result = await tools[found.name]({arguments});
-text(result.content.map((part) => part.text).join(""));
+text(result.content ? result.content.map((part) => part.text).join("") : JSON.stringify(result));
 """
 
 

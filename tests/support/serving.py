@@ -75,7 +75,7 @@ class Home:
     def events(self, session: SessionId) -> list[AnyEvent]:
         async def read() -> list[AnyEvent]:
             async with open_gate(self._setup) as wired:
-                return [recorded.event for recorded in wired.house.feed.read(session_stream(session))]
+                return [recorded.event for recorded in wired.registry.feed.read(session_stream(session))]
 
         return self.run(read())
 
@@ -93,7 +93,7 @@ class Home:
             stack = AsyncExitStack()
             wired = runner.run(self.open(stack))
             try:
-                runner.run(wired.house.send(session, AnswerApproval(by=local_user(), approval=ApprovalId(approval), granted=True)))
+                runner.run(wired.registry.send(session, AnswerApproval(by=local_user(), approval=ApprovalId(approval), granted=True)))
                 yield
             finally:
                 runner.run(stack.aclose())
@@ -103,14 +103,14 @@ class Home:
 
         async def closed() -> None:
             async with open_gate(self._setup) as wired:
-                await wired.house.send(session, CloseSession(by=ANN, reason="over"))
+                await wired.registry.send(session, CloseSession(by=ANN, reason="over"))
 
         self.run(closed())
 
 
 async def answer(wired: GatedSessions, session: SessionId, approval: str, *, granted: bool = True) -> None:
     """Answer an ask as somebody in a browser does."""
-    await wired.house.send(session, AnswerApproval(by=ANN, approval=ApprovalId(approval), granted=granted), f"answer to {approval}")
+    await wired.registry.send(session, AnswerApproval(by=ANN, approval=ApprovalId(approval), granted=granted), f"answer to {approval}")
 
 
 def open_asks(wired: GatedSessions) -> list[tuple[SessionId, str]]:
@@ -120,5 +120,5 @@ def open_asks(wired: GatedSessions) -> list[tuple[SessionId, str]]:
 
 async def _born(wired: GatedSessions, model: str, routes: tuple[Route, ...], text: str) -> SessionId:
     session = await open_new(wired.sessions, SessionSpec(model, routes=routes), ANN)
-    await wired.house.send(session, SendMessage(by=ANN, message=MessageId(wired.house.mint()), text=text))
+    await wired.registry.send(session, SendMessage(by=ANN, message=MessageId(wired.registry.mint()), text=text))
     return session

@@ -44,7 +44,7 @@ async def whole(model: LanguageModel, prompt: Prompt) -> ModelReply:
             case Delta(text=text):
                 shown.append(text)
             case ModelReply():
-                assert "".join(shown) == piece.said.text
+                assert "".join(shown) == piece.message.text
                 return piece
     raise AssertionError("the model gave no reply")
 
@@ -84,11 +84,11 @@ class Conversation:
         self.items += [UserMessage(text=text) for text in texts]
         for _ in range(4):
             reply = await whole(DemoModel(), Prompt("system", tuple(self.items), self.replies))
-            self.items.append(reply.said)
+            self.items.append(reply.message)
             self.replies += 1
-            if not reply.said.programs:
-                return reply.said.text
-            for program in reply.said.programs:
+            if not reply.message.programs:
+                return reply.message.text
+            for program in reply.message.programs:
                 self.items.append(ProgramOutcome(id=program.id, text=await self.run(program.code)))
         raise AssertionError("it goes on and on")
 

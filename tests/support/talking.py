@@ -168,7 +168,7 @@ async def until(session: Session, kind: type[E], count: int = 1, bound: float = 
     """Wait until so many events of a kind have happened, with a bound, and return them."""
     found: list[E] = []
     async with asyncio.timeout(bound):
-        async for recorded in session._work.wired.house.feed.follow(session_stream(session.id)):
+        async for recorded in session._work.wired.registry.feed.follow(session_stream(session.id)):
             found += of(kind, [recorded])
             if len(found) == count:
                 break

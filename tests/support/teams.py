@@ -103,7 +103,7 @@ def wired_of(teams: Teams) -> GatedSessions:
 
 
 def house_of(teams: Teams) -> SessionRegistry:
-    return wired_of(teams).house
+    return wired_of(teams).registry
 
 
 def events_in(teams: Teams, session: SessionId) -> list[AnyEvent]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from curtainwall.host import How
+from curtainwall.host import WorkerConfinement
 from tests.support.real_parts import REAL_PARTS, RealPart, require
 from tests.support.waiting import until
 
@@ -20,10 +20,10 @@ def _landlock() -> str | None:
 WAYS = {"bubblewrap": REAL_PARTS["bubblewrap"], "landlock": RealPart("landlock", _landlock, "a kernel booted with `lsm=landlock,…`")}
 
 
-def way(name: str) -> How:
+def way(name: str) -> WorkerConfinement:
     """Return a way to hold workers; where this machine lacks it, skip the test, or fail it when `CI=true`."""
     require(WAYS[name])
-    return cast("How", name)
+    return cast("WorkerConfinement", name)
 
 
 def descendants(pid: int) -> Iterator[int]:

@@ -1,1 +1,1 @@
-"""Agents behind one port: our own that writes programs, and those of others; no channel can tell them apart."""
+"""All agents behind one port: our built-in one, which writes programs, and external ones. Channels cannot tell them apart."""

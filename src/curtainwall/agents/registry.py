@@ -1,4 +1,4 @@
-"""The agents of this process: a session finds its agent by the name in its log, and each kind is set up when it is first needed."""
+"""The agents of this process. A session's log names its agent; each kind of agent is set up when it is first needed."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,52 +7,52 @@ from typing import Protocol, runtime_checkable
 from curtainwall.model import AWAKE, Agent, NotFound, SessionId, TurnAt, TurnResult
 
 NameOf = Callable[[SessionId], str]
-"""Tells the name of a session's agent, which its log has from the beginning."""
+"""Returns the name of a session's agent, which its log holds from the first event on."""
 
 
 class AgentWorker(Agent, Protocol):
-    """An agent that remembers what it said."""
+    """An agent that remembers its last reply."""
 
     def last_words(self, session: SessionId) -> str:
-        """Return what the agent said last."""
+        """Return the agent's last reply."""
         ...
 
 
 @runtime_checkable
 class WakeableAgent(Protocol):
-    """An agent with something that is started and ended apart from its work."""
+    """An agent with a process or container that can be started and stopped between turns."""
 
     async def wake(self, session: SessionId) -> str:
-        """Get a session's agent ready before anybody needs it, and say what came of it."""
+        """Start a session's agent ahead of its next turn and return a description of the outcome."""
         ...
 
     async def sleep(self, session: SessionId) -> None:
-        """Let it go, unless it is at work."""
+        """Stop a session's agent unless it is working."""
         ...
 
 
 class AgentKind(Protocol):
-    """One kind of agents. What it needs is made with the first `worker`, so that whoever needs none pays nothing."""
+    """One kind of agent. The first call of `worker` creates what it needs, so an unused kind costs nothing."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Return the names of its agents."""
+        """Return the names of this kind's agents."""
         ...
 
     async def require_ready(self, agent: str) -> None:
-        """Raise, with what to do, where an agent of this name could not work here; nothing is started."""
+        """Raise, with a remedy, if an agent of this name cannot work here; start nothing."""
         ...
 
     def require_model(self, agent: str, model: str) -> None:
-        """Raise where an agent of this name cannot use a model of this name."""
+        """Raise if an agent of this name cannot use a model of this name."""
         ...
 
     async def worker(self) -> AgentWorker:
-        """Return whoever works for the agents of this kind."""
+        """Return the worker for all agents of this kind."""
         ...
 
     async def close(self) -> None:
-        """Let go of what was made; calling it where nothing was is harmless."""
+        """Release what was created. Harmless if nothing was."""
         ...
 
 
@@ -71,59 +71,59 @@ class AgentRegistry:
         return tuple(name for kind in self._kinds for name in kind.names)
 
     def kind_of(self, agent: str) -> AgentKind:
-        """Return the kind that an agent of this name is of; raise `NotFound`."""
+        """Return the kind of the agent with this name; raise `NotFound`."""
         for kind in self._kinds:
             if agent in kind.names:
                 return kind
         raise NotFound(f"there is no agent `{agent}` here; there are: {', '.join(self.names)}")
 
     def require_model(self, agent: str, model: str) -> None:
-        """Raise where an agent of this name cannot use a model of this name."""
+        """Raise if an agent of this name cannot use a model of this name."""
         self.kind_of(agent).require_model(agent, model)
 
     async def require_ready(self, agent: str) -> None:
-        """Raise, with what to do, where an agent of this name could not work here."""
+        """Raise, with a remedy, if an agent of this name cannot work here."""
         await self.kind_of(agent).require_ready(agent)
 
     async def work(self, at: TurnAt) -> TurnResult:
-        """Let the session's agent work on the turn."""
+        """Have the session's agent work on the turn."""
         return await (await self._worker(at.session)).work(at)
 
     async def compact(self, session: SessionId, instructions: str) -> None:
-        """Let the session's agent replace older messages by a summary."""
+        """Have the session's agent replace older messages with a summary."""
         await (await self._worker(session)).compact(session, instructions)
 
     def forget(self, session: SessionId) -> None:
-        """Let go of what is held in memory for a session."""
+        """Discard what is held in memory for a session."""
         for worker in self._workers.values():
             worker.forget(session)
 
     async def wake(self, session: SessionId) -> str:
-        """Get a session's agent ready, where that takes something, and say what came of it."""
+        """Start a session's agent, if its kind can be started, and return a description of the outcome."""
         worker = await self._worker(session)
         return await worker.wake(session) if isinstance(worker, WakeableAgent) else AWAKE
 
     async def sleep(self, session: SessionId) -> None:
-        """Let a session's agent go; the next message wakes it."""
+        """Stop a session's agent; the next message wakes it."""
         worker = self._workers.get(self._name_of(session))
         if isinstance(worker, WakeableAgent):
             await worker.sleep(session)
         self.forget(session)
 
     def last_words(self, session: SessionId) -> str:
-        """Return what the session's agent said last; nothing where it has not worked here."""
+        """Return the agent's last reply, or an empty string if it has not worked here."""
         worker = self._workers.get(self._name_of(session))
         return "" if worker is None else worker.last_words(session)
 
     async def close(self) -> None:
-        """Let go of everything that was made."""
+        """Release everything that was created."""
         for kind in self._kinds:
             await kind.close()
 
     async def _worker(self, session: SessionId) -> AgentWorker:
         name = self._name_of(session)
         if name not in self._workers:
-            # Whoever comes meanwhile waits: of two that are made at once, one would keep processes that nobody knows of.
+            # Concurrent callers wait: if two workers were created at once, one would keep processes that nothing tracks.
             async with self._making:
                 if name not in self._workers:
                     self._workers[name] = await self.kind_of(name).worker()

@@ -1,4 +1,4 @@
-"""Where people and systems talk to sessions; a channel sends commands and reads the feed, and nobody calls it back."""
+"""Where people and systems talk to sessions. A channel sends commands and reads the feed; it is never called back."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Approvals as files, for scripts and other processes: requests appear in a directory, and complete responses there are answers."""
+"""Approvals as files, for scripts and other processes: each request is a file in a directory, and a complete response file is an answer."""
 
 import asyncio
 import contextlib
@@ -36,12 +36,12 @@ from curtainwall.session.open_work import OpenWork, take
 
 LARGEST = 4096
 
-# On file systems without leases nobody can say whether a file is still being written; then it must have rested for so long.
+# Without file leases we cannot tell whether a file is still being written; it must then have been unchanged for this long.
 _REST_SECONDS = 0.5
 
 
 class Response(StrEnum):
-    """What a response file says so far."""
+    """The state of a response file."""
 
     APPROVED = "approved"
     DENIED = "denied"
@@ -51,13 +51,13 @@ class Response(StrEnum):
 
 
 def read_response(path: Path) -> Response:
-    """Return what a file says; one that is half-written says nothing yet, anything else that is not exactly an answer denies."""
+    """Read a response; a half-written file says nothing yet, and anything that is not exactly an answer denies."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except FileNotFoundError:
         return Response.MISSING
     except OSError:
-        # A link, a socket, or something that we may not read: no answer of ours.
+        # A link, a socket, or something that we may not read: not an answer of the user.
         return Response.DENIED
     try:
         return _read(descriptor)
@@ -66,16 +66,16 @@ def read_response(path: Path) -> Response:
 
 
 def _read(descriptor: int) -> Response:
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid not in (os.geteuid(), 0) or found.st_size > LARGEST:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid not in (os.geteuid(), 0) or status.st_size > LARGEST:
         return Response.DENIED
     try:
-        # The kernel gives a lease for reading only while nobody has the file open for writing, and holds writers off until it ends.
-        # Whoever comes meanwhile makes it send a signal; that must be one which does no harm.
+        # The kernel grants a read lease only while nobody has the file open for writing, and holds writers off until it ends. A writer that
+        # arrives meanwhile makes it send a signal, so choose one that is harmless.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
-        if error.errno == errno.EAGAIN or abs(time.time() - found.st_mtime) < _REST_SECONDS:
+        if error.errno == errno.EAGAIN or abs(time.time() - status.st_mtime) < _REST_SECONDS:
             return Response.BEING_WRITTEN
         return _meaning(os.read(descriptor, LARGEST + 1))
     try:
@@ -90,14 +90,14 @@ def _meaning(content: bytes) -> Response:
     if is_half_written(content.decode(errors="replace")):
         return Response.HALF
     try:
-        told: object = json.loads(content.decode(), object_pairs_hook=tuple)
+        answer: object = json.loads(content.decode(), object_pairs_hook=tuple)
     except (ValueError, RecursionError):
         return Response.DENIED
-    return Response.APPROVED if told == (("decision", "approved"),) else Response.DENIED
+    return Response.APPROVED if answer == (("decision", "approved"),) else Response.DENIED
 
 
 def is_half_written(text: str) -> bool:
-    """Say whether a text is the beginning of a JSON object whose end is still missing; an empty one is, too."""
+    """Tell whether a text is the beginning of an unfinished JSON object; an empty text is, too."""
     stripped = text.lstrip(" \t\r\n")
     if not stripped:
         return True
@@ -120,11 +120,11 @@ def is_half_written(text: str) -> bool:
 
 
 BY_FILE = Who(name="response file")
-"""Only the user can write into the directory, so an answer there is the user's own."""
+"""Only the user can write into the directory, so an answer there is the user's."""
 
 
 class Send(Protocol):
-    """The way to have a command decided."""
+    """Submits a command for decision."""
 
     async def __call__(self, session: SessionId, command: AnswerApproval, /) -> object:
         """Send a command; raise its refusal."""
@@ -132,10 +132,10 @@ class Send(Protocol):
 
 
 class SessionFiles:
-    """The files of one session. Several processes may look after them at once.
+    """The files of one session. Several processes may maintain them at once.
 
-    INVARIANT: a response counts only where our request was there before it, so that nothing can be answered in advance. Whoever makes a
-    request or clears away does so under a lock, so that no process takes an answer for something stale that another has asked for.
+    INVARIANT: a response counts only if our request was there before it, so that nothing can be answered in advance. Creating a request and
+    cleaning up happen under a lock, so that no process mistakes the answer to another's request for a stale file.
     """
 
     def __init__(self, feed: Feed, send: Send, session: SessionId, directory: Path) -> None:
@@ -147,7 +147,7 @@ class SessionFiles:
         self._cursor = 0
         self._work = OpenWork()
         self._answered: frozenset[ApprovalId] = frozenset()
-        """Asks that were answered here, of which the log may not have told yet."""
+        """Asks answered here that the log may not show as settled yet."""
 
     @property
     def _open(self) -> dict[ApprovalId, ApprovalAsked]:
@@ -155,26 +155,26 @@ class SessionFiles:
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether an answer is waited for."""
+        """Tell whether an ask is open."""
         return bool(self._open)
 
     def take_up(self) -> None:
-        """Take up what earlier processes left: stale files go, and what is open is shown."""
+        """Take over from earlier processes: remove stale files, and show what is open."""
         self.directory.mkdir(mode=0o700, exist_ok=True)
         with locked(self._lock):
             for recorded in self._feed.read(session_stream(self._session)):
                 self._cursor = recorded.seq
                 self._note(recorded.event)
             asked = {approval for approval in self._open if self._request(approval).is_file()}
-            kept = {path.name for approval in asked for path in (self._request(approval), self._response(approval))}
+            current = {path.name for approval in asked for path in (self._request(approval), self._response(approval))}
             for path in self.directory.iterdir():
-                if path.name not in kept:
+                if path.name not in current:
                     _remove(path)
             for approval in self._open.keys() - asked:
                 self._show(self._open[approval])
 
     def catch_up(self) -> None:
-        """Keep files and approvals in step with what has happened since."""
+        """Bring the files up to date with the log."""
         for recorded in self._feed.read(session_stream(self._session), self._cursor):
             self._cursor = recorded.seq
             before = set(self._open)
@@ -188,7 +188,7 @@ class SessionFiles:
                 self._clear(settled)
 
     async def answer(self) -> bool:
-        """Send the answers that are complete; return whether a response is still being written."""
+        """Send the complete answers; return whether a response is still being written."""
         unfinished = False
         for approval in tuple(self._open):
             match read_response(self._response(approval)):
@@ -196,8 +196,8 @@ class SessionFiles:
                     continue
                 case Response.BEING_WRITTEN:
                     unfinished = True
-                case said:
-                    await self._settle(approval, granted=said is Response.APPROVED)
+                case response:
+                    await self._settle(approval, granted=response is Response.APPROVED)
         return unfinished
 
     def _note(self, event: AnyEvent) -> None:
@@ -205,10 +205,10 @@ class SessionFiles:
         self._answered &= self._work.approvals.keys()
 
     def _show(self, asked: ApprovalAsked) -> None:
-        """Write the request, whole or not at all."""
+        """Write the request atomically."""
         subject = self._work.subject_of(asked.call)
         server, _, tool = (subject.tool if subject else "").partition(".")
-        told = {
+        request = {
             "escalationId": asked.approval,
             "serverName": server,
             "toolName": tool,
@@ -219,7 +219,7 @@ class SessionFiles:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with open(descriptor, "w", encoding="utf-8") as file:
-                json.dump(told, file, ensure_ascii=True)
+                json.dump(request, file, ensure_ascii=True)
             draft.rename(self._request(asked.approval))
         except BaseException:
             draft.unlink(missing_ok=True)
@@ -232,7 +232,7 @@ class SessionFiles:
         except CommandRefused:
             pass  # someone else was first
         except CurtainwallError:
-            return  # nothing was written; the file stays, and the next look tries again
+            return  # nothing was decided; the file stays, and the next look tries again
         self._answered |= {approval}
         self._clear(approval)
 
@@ -248,7 +248,7 @@ class SessionFiles:
 
 
 def _remove(path: Path) -> None:
-    """Remove whatever has this name; a directory only if it is empty."""
+    """Remove the file of this name, or the directory if it is empty."""
     try:
         path.unlink(missing_ok=True)
     except OSError:
@@ -257,7 +257,7 @@ def _remove(path: Path) -> None:
 
 
 def _arguments(subject: Subject) -> dict[str, JsonValue]:
-    """Return what would run; of a plan, every step."""
+    """Return the arguments that would run; for a plan, those of every step."""
     if not subject.steps:
         return dict(subject.canonical)
     return {"steps": [{"tool": step.tool, "arguments": dict(step.canonical)} for step in subject.steps]}
@@ -268,27 +268,27 @@ _SOON = 0.05
 _REST = 0.02
 
 Concerned = Callable[[SessionId | None], Iterable[SessionId]]
-"""Tells whether a session's asks are to be shown as files, by returning it or nothing; for None, all whose are."""
+"""Returns the session if its asks are shown as files, otherwise nothing; for None, all such sessions."""
 
 DirectoryOf = Callable[[SessionId], Path]
-"""Tells where the files of a session are, and makes what lies above."""
+"""Returns the directory of a session's files, and creates its parents."""
 
 
 class Rendezvous:
-    """The files of every session that is concerned. A session that nobody waits for costs nothing here."""
+    """The files of all sessions that use them. A session without open asks costs nothing here."""
 
     name = "files"
 
     def __init__(self, feed: Feed, send: Send, concerned: Concerned, directory_of: DirectoryOf, left: Iterable[SessionId] = ()) -> None:
-        """Make one; `left` are sessions in whose directories an earlier process may have left files."""
+        """Create one; earlier processes may have left files in the directories of the sessions in `left`."""
         self._feed = feed
         self._send = send
         self._concerned = concerned
         self._directory_of = directory_of
-        self._kept: dict[SessionId, SessionFiles] = {}
+        self._waiting: dict[SessionId, SessionFiles] = {}
         self._faults: dict[SessionId, str] = {}
-        self._look = asyncio.Event()
-        self._elsewhere = asyncio.Event()
+        self._check = asyncio.Event()
+        self._set_changed = asyncio.Event()
         for session in left:
             self._try(session, self._take_up)
 
@@ -300,7 +300,7 @@ class Rendezvous:
             async for names in self._feed.changes():
                 changed = {session for name in names if (session := session_of(name)) is not None}
                 self._look_at(changed if names else None)
-                # Everything that a busy house does comes by here; nothing that happens meanwhile is missed.
+                # Every change in a busy installation comes by here; nothing is lost during the pause.
                 await asyncio.sleep(_REST)
 
     def health(self) -> str:
@@ -308,25 +308,25 @@ class Rendezvous:
         return "; ".join(f"session {session}: {fault}; it is tried again" for session, fault in self._faults.items())
 
     async def answer(self) -> bool:
-        """Send the answers that are complete; return whether a response is still being written."""
-        return any([await files.answer() for files in tuple(self._kept.values())])
+        """Send the complete answers; return whether a response is still being written."""
+        return any([await files.answer() for files in tuple(self._waiting.values())])
 
     def _look_at(self, sessions: Iterable[SessionId] | None) -> None:
         """Bring the files of these sessions up to date, or those of all."""
-        for session in {*self._kept, *self._faults, *self._concerned(None)} if sessions is None else sessions:
-            if session in self._kept:
+        for session in {*self._waiting, *self._faults, *self._concerned(None)} if sessions is None else sessions:
+            if session in self._waiting:
                 self._try(session, self._catch_up)
             elif session in self._faults or any(True for _ in self._concerned(session)):
                 self._try(session, self._take_up)
 
     def _try(self, session: SessionId, bring_up_to_date: Callable[[SessionId], None]) -> None:
-        """Do it, or keep in mind why it could not be done; a session whose files cannot be written keeps no other from its own."""
+        """Run an update and record its error; a session whose files cannot be written must not affect others."""
         try:
             bring_up_to_date(session)
         except (OSError, CurtainwallError) as fault:
             self._faults[session] = str(fault)
-            self._kept.pop(session, None)
-            self._elsewhere.set()
+            self._waiting.pop(session, None)
+            self._set_changed.set()
         else:
             self._faults.pop(session, None)
 
@@ -334,40 +334,40 @@ class Rendezvous:
         files = SessionFiles(self._feed, self._send, session, self._directory_of(session))
         files.take_up()
         if files.is_waiting:
-            self._kept[session] = files
-            self._elsewhere.set()
+            self._waiting[session] = files
+            self._set_changed.set()
 
     def _catch_up(self, session: SessionId) -> None:
-        files = self._kept[session]
+        files = self._waiting[session]
         files.catch_up()
         if not files.is_waiting:
-            del self._kept[session]
-            self._elsewhere.set()
+            del self._waiting[session]
+            self._set_changed.set()
 
     async def _watch(self) -> None:
         while True:
-            self._elsewhere.clear()
-            if not self._kept and not self._faults:
-                await self._elsewhere.wait()
+            self._set_changed.clear()
+            if not self._waiting and not self._faults:
+                await self._set_changed.wait()
                 continue
-            # Somebody may have answered before the directories are watched.
-            self._look.set()
-            async for _ in _changes([files.directory for files in self._kept.values()], self._elsewhere):
+            # A response may have arrived before the directories were watched.
+            self._check.set()
+            async for _ in _changes([files.directory for files in self._waiting.values()], self._set_changed):
                 self._look_at(tuple(self._faults))
-                self._look.set()
+                self._check.set()
 
     async def _answer(self) -> None:
         while True:
-            await self._look.wait()
-            self._look.clear()
+            await self._check.wait()
+            self._check.clear()
             if await self.answer():
-                # Someone is still writing, and the end of that makes no event.
+                # A writer is still busy, and closing the file causes no event.
                 await asyncio.sleep(_SOON)
-                self._look.set()
+                self._check.set()
 
 
 async def _changes(directories: list[Path], until: asyncio.Event) -> AsyncIterator[None]:
-    """Tell when something may have changed in a directory: at once where it can be watched, else every few seconds."""
+    """Yield when something may have changed in a directory: at once if it can be watched, otherwise every few seconds."""
     import watchfiles  # imported late: only sessions with files need it
 
     options = {"watch_filter": None, "step": 10, "debounce": 20, "rust_timeout": _SLOW_MILLIS, "yield_on_timeout": True, "recursive": False}

@@ -1,6 +1,6 @@
-"""A text channel's whole conversation with the house, for any number of places: what people write goes in, what is said comes out.
+"""A text channel's conversations, for any number of places: takes what people write, and yields what to show them.
 
-A channel of one's own needs nothing else: it hands each line to `hear` and tells what `replies` and `asks` yield.
+A custom channel needs nothing else: it passes each line to `hear` and shows what `replies` and `asks` yield.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ from curtainwall.model import (
 from curtainwall.operations.activity import SessionActivity
 
 BoardAt = Callable[[ShownAt], Board]
-"""Makes the board of a place."""
+"""Returns the board of a place."""
 
 _REMEMBERED = 64
 _LONGEST_ANSWER = 20_000
@@ -51,7 +51,7 @@ _NO_SCREEN = "this place stays with its session; `/new` begins another, and `/re
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What came of a line: what to say to whoever wrote it, if anything; `again` says that it had been heard before."""
+    """The reply to a line: what to show its author, if anything; `again` means that the line had been taken before."""
 
     lines: tuple[str, ...] = ()
     refused: bool = False
@@ -60,9 +60,9 @@ class ChatReply:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """Something to tell at a place: the agent's whole message, or a note on what happened.
+    """Something to show at a place: a complete message of the agent, or a note about an event.
 
-    `key` is the same whenever this is told again after a crash, so a far side that knows keys can drop the repetition.
+    `key` stays the same if the message is repeated after a crash, so a far side that knows keys can drop the repetition.
     """
 
     key: str
@@ -72,7 +72,7 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class ChatPorts:
-    """What a chat is given by the house."""
+    """What a chat receives from the runtime."""
 
     line: ChannelPorts
     places: Places
@@ -84,69 +84,69 @@ class ChatPorts:
 class Chat:
     """The conversations of one channel."""
 
-    def __init__(self, channel: str, house: ChatPorts) -> None:
+    def __init__(self, channel: str, ports: ChatPorts) -> None:
         self.channel = channel
-        self._house = house
-        self._tales: dict[SessionId, tuple[SessionActivity, int]] = {}
+        self._ports = ports
+        self._activities: dict[SessionId, tuple[SessionActivity, int]] = {}
 
     def who(self, name: str) -> Who:
-        """Return somebody on this channel."""
+        """Return a person on this channel."""
         return Who(name=name, channel=self.channel)
 
     def place(self, reference: str) -> Route:
         """Return a place on this channel."""
         return Route(channel=self.channel, reference=reference)
 
-    async def hear(self, reference: str, name: str, text: str, message: str) -> ChatReply:
-        """Take what somebody wrote at a place; `message` is the channel's own id for it, and the same one is taken once.
+    async def receive(self, reference: str, name: str, text: str, message: str) -> ChatReply:
+        """Take a line that a person wrote at a place; `message` is the channel's id for it, and each id is taken once.
 
-        What is raised passes (a full disk, a busy database): nothing was taken, and the channel brings it again.
+        Errors raised here are temporary (a full disk, a busy database): nothing was taken, and the channel should deliver the line again.
         """
         if message in self._received_at(reference):
             return ChatReply(again=True)
         who = self.who(name)
         try:
-            session = await self._house.places.lead(self.place(reference), who)
-            heard = await self._take(reference, session, who, text, message)
+            session = await self._ports.places.open_at(self.place(reference), who)
+            reply = await self._take(reference, session, who, text, message)
         except CommandRefused as refusal:
-            heard = ChatReply((plain_line(str(refusal)),), refused=True)
-        except Undecided as waits:
-            # It is kept under its id, or whoever wrote it is told otherwise: it is not brought again.
-            heard = ChatReply((plain_line(str(waits)),))
-        kept = [*self._received_at(reference), message][-_REMEMBERED:]
-        await self._house.marks.set(self.channel, {f"heard {reference}": json.dumps(kept)})
-        return heard
+            reply = ChatReply((plain_line(str(refusal)),), refused=True)
+        except Undecided as pending:
+            # The message is stored under its id, or its author is told otherwise; it must not be delivered again.
+            reply = ChatReply((plain_line(str(pending)),))
+        received = [*self._received_at(reference), message][-_REMEMBERED:]
+        await self._ports.marks.set(self.channel, {f"heard {reference}": json.dumps(received)})
+        return reply
 
     async def replies(self, reference: str) -> AsyncGenerator[ChatMessage]:
-        """Yield for ever what is said at a place, from where it was last told; asking for the next says that the one before was told."""
-        place, feed = self.place(reference), self._house.line.feed
+        """Yield what to show at a place, forever, from where it stopped; asking for the next message confirms the previous one."""
+        place, feed = self.place(reference), self._ports.line.feed
         async for names in feed.changes():
-            session = self._house.places.session_at(place)
+            session = self._ports.places.session_at(place)
             if session is None or (names and not names & {HOUSE, session_stream(session)}):
                 continue
-            async with aclosing(self._news(reference, session)) as news:
-                async for said in news:
-                    yield said
+            async with aclosing(self._new_messages(reference, session)) as messages:
+                async for message in messages:
+                    yield message
 
     async def pieces(self, reference: str, session: SessionId) -> AsyncGenerator[str]:
-        """Yield the agent's text as it comes; it is a hint, and what `replies` yields in the end is the whole of it."""
-        async with self._house.line.listening.listen(session) as live:
-            async for said in live:
-                if self._house.places.session_at(self.place(reference)) != session:
+        """Yield the agent's text as it streams; it is provisional, and `replies` yields the complete message."""
+        async with self._ports.line.live.listen(session) as live:
+            async for piece in live:
+                if self._ports.places.session_at(self.place(reference)) != session:
                     return
-                if said.kind == "text":
-                    yield said.text
+                if piece.kind == "text":
+                    yield piece.text
 
     def asks(self, reference: str) -> AsyncIterator[Card]:
-        """Yield for ever the asks that are shown at a place, and how they are settled."""
+        """Yield the asks shown at a place and how they are settled, forever."""
         return self.board(reference).follow()
 
     def board(self, reference: str) -> Board:
         """Return the board of a place."""
-        return self._house.board_at(ShownAt(self.channel, reference))
+        return self._ports.board_at(ShownAt(self.channel, reference))
 
     async def _take(self, reference: str, session: SessionId, who: Who, text: str, message: str) -> ChatReply:
-        request = self._meant(who, text)
+        request = self._parse(who, text)
         if isinstance(request, ChatReply):
             return request
         if isinstance(request, Message):
@@ -154,28 +154,28 @@ class Chat:
                 return ChatReply()
             key = f"{self.channel} {reference} {message}"
             id_ = MessageId(hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32])
-            await self._house.line.desk.send(session, SendMessage(by=who, message=id_, text=request.text), key)
+            await self._ports.line.desk.send(session, SendMessage(by=who, message=id_, text=request.text), key)
             return ChatReply()
-        outcome = await self._answered(reference, who, request) or await self._control(who).do(session, request)
+        outcome = await self._answer_elsewhere(reference, who, request) or await self._control(who).do(session, request)
         if outcome.go_to is not None and outcome.go_to != session:
             await self._move(reference, outcome.go_to, who, session)
         lines = (_NO_SCREEN,) if outcome.quits or outcome.clears else outcome.lines
         return ChatReply(tuple(lines), refused=outcome.refused)
 
-    def _meant(self, who: Who, text: str) -> Request | ChatReply:
-        """Return what somebody wants, or why they do not get it: who is no operator may talk, and ask which words there are."""
+    def _parse(self, who: Who, text: str) -> Request | ChatReply:
+        """Return the parsed request, or a refusal: people who are not operators may only talk and use `/help`."""
         try:
             request = parse(text)
-        except SlashUsageError as fault:
-            request = fault
+        except SlashUsageError as error:
+            request = error
         is_free = isinstance(request, Message | Help)
-        if not is_free and not self._house.places.may_control(who):
+        if not is_free and not self._ports.places.may_control(who):
             words = f"`{who.name}` is not an operator of `{who.channel}`; start with `//` to send a line that begins with a slash"
             return ChatReply((plain_line(words),), refused=True)
         return ChatReply((plain_line(str(request)),), refused=True) if isinstance(request, SlashUsageError) else request
 
-    async def _answered(self, reference: str, who: Who, request: Request) -> SlashResult | None:
-        """Answer or list asks of other sessions that are shown here; None where the request is about the place's own session."""
+    async def _answer_elsewhere(self, reference: str, who: Who, request: Request) -> SlashResult | None:
+        """Answer or list asks of other sessions shown here; None if the request is about the place's own session."""
         board = self.board(reference)
         match request:
             case Approve(approval=None) | Deny(approval=None):
@@ -184,17 +184,19 @@ class Chat:
                 assert request.approval is not None
                 try:
                     card = board.find(request.approval)
-                except AlreadyAnswered as late:
-                    return SlashResult((plain_line(str(late)),), refused=True)
+                except AlreadyAnswered as error:
+                    return SlashResult((plain_line(str(error)),), refused=True)
                 except NotFound:
                     return None
                 card = replace(card, joined=up_to(card.joined, request.approval))
                 if isinstance(request, Approve):
-                    told = await board.answer(card, granted=True, by=who, scope=request.scope)
+                    result = await board.answer(card, granted=True, by=who, scope=request.scope)
                 else:
-                    told = await board.answer(card, granted=False, by=who, reason=request.reason)
+                    result = await board.answer(card, granted=False, by=who, reason=request.reason)
                 return SlashResult(
-                    (plain_line(told.text, _LONGEST_ANSWER),), refused=not told.counted, answered=card.approval if told.counted else None
+                    (plain_line(result.text, _LONGEST_ANSWER),),
+                    refused=not result.counted,
+                    answered=card.approval if result.counted else None,
                 )
             case ShowPending(approval=None):
                 lines = [f"{card.tag} {ask_in_a_line(card.ask, name=card.newest)}" for card in _listed(board, request.after)]
@@ -212,41 +214,41 @@ class Chat:
                 return None
 
     async def _move(self, reference: str, session: SessionId, who: Who, before: SessionId) -> None:
-        """Go on in another session: what was said there before is not told again."""
-        end = self._house.line.feed.head(session_stream(session))
-        await self._house.marks.set(self.channel, {_cursor(reference, session): str(end)})
-        await self._house.places.move(self.place(reference), session, who, before)
+        """Continue in another session, without repeating what was said there before."""
+        end = self._ports.line.feed.head(session_stream(session))
+        await self._ports.marks.set(self.channel, {_cursor(reference, session): str(end)})
+        await self._ports.places.move(self.place(reference), session, who, before)
 
-    async def _news(self, reference: str, session: SessionId) -> AsyncGenerator[ChatMessage]:
+    async def _new_messages(self, reference: str, session: SessionId) -> AsyncGenerator[ChatMessage]:
         name = _cursor(reference, session)
-        after = int(self._house.marks.get(self.channel, name) or 0)
-        tale, read = self._tales.pop(session, (SessionActivity(), 0))
-        for recorded in self._house.line.feed.read(session_stream(session), min(read, after)):
-            said = self._worth_telling(recorded.event, tale) if recorded.seq > after else None
+        after = int(self._ports.marks.get(self.channel, name) or 0)
+        activity, read = self._activities.pop(session, (SessionActivity(), 0))
+        for recorded in self._ports.line.feed.read(session_stream(session), min(read, after)):
+            message = self._message_for(recorded.event, activity) if recorded.seq > after else None
             if recorded.seq > read:
-                tale.take(recorded.event)
-            if said is not None:
-                kind, text = said
+                activity.take(recorded.event)
+            if message is not None:
+                kind, text = message
                 yield ChatMessage(f"{session}-{recorded.seq}", kind, text)
-                await self._house.marks.set(self.channel, {name: str(recorded.seq)})
-            self._tales[session] = (tale, max(recorded.seq, read))
-        self._tales.setdefault(session, (tale, read))
+                await self._ports.marks.set(self.channel, {name: str(recorded.seq)})
+            self._activities[session] = (activity, max(recorded.seq, read))
+        self._activities.setdefault(session, (activity, read))
 
-    def _worth_telling(self, event: AnyEvent, before: SessionActivity) -> tuple[Literal["agent", "note"], str] | None:
+    def _message_for(self, event: AnyEvent, before: SessionActivity) -> tuple[Literal["agent", "note"], str] | None:
         match event:
             case AgentSpoke():
                 return ("agent", plain(event.text)) if event.text.strip() else None
             case MessageAccepted(role="human") if event.by.channel != self.channel:
                 return "note", f"{plain_line(str(event.by))}: {plain(event.text)}"
             case _:
-                told = describe_event(event, before) or describe_change(event, Who(name="", channel=self.channel))
-                return None if told is None or not told.text or told.tone == "dim" else ("note", told.text)
+                line = describe_event(event, before) or describe_change(event, Who(name="", channel=self.channel))
+                return None if line is None or not line.text or line.tone == "dim" else ("note", line.text)
 
     def _received_at(self, reference: str) -> list[str]:
-        return json.loads(self._house.marks.get(self.channel, f"heard {reference}") or "[]")
+        return json.loads(self._ports.marks.get(self.channel, f"heard {reference}") or "[]")
 
     def _control(self, who: Who) -> Control:
-        return Control(self._house.line, who, self._house.log_places)
+        return Control(self._ports.line, who, self._ports.log_places)
 
 
 def _listed(board: Board, after: ApprovalId | None) -> Sequence[Card]:

@@ -1,4 +1,4 @@
-"""A conversation as text: what was said in a session, also before it was forked, and the message of the agent that is still coming."""
+"""A conversation as text: what was said in a session, including before a fork, and the agent's message that is still streaming."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Protocol, assert_never
 
 from curtainwall.model import (
     AgentSpoke,
+    Feed,
     HistoryInherited,
     InterruptAsked,
     MessageAccepted,
@@ -31,12 +32,13 @@ from curtainwall.model import (
 
 QUEUED, SO_FAR = "queued", "so far"
 _DEPTH = 20
+_WINDOW = 500
 _ENDS = {TurnStatus.INTERRUPTED: "interrupted", TurnStatus.FAILED: "failed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """Something that somebody said; the agent has no name. `end` says how a turn ended that did not end well."""
+    """One message; `by` is empty for the agent. `end` says how a turn ended that did not end well."""
 
     by: str
     text: str
@@ -44,10 +46,10 @@ class Utterance:
 
 
 class Readable(Protocol):
-    """The half of a feed that looks back."""
+    """The part of a feed that reads past events."""
 
     def read(self, stream: StreamId, after: int = 0) -> Sequence[Recorded]:
-        """Return what is there after the cursor."""
+        """Return the events after the cursor."""
         ...
 
 
@@ -56,21 +58,51 @@ def utterances(feed: Readable, session: SessionId) -> Sequence[Utterance]:
     return _read(feed, session, None, _DEPTH)
 
 
+def recent_utterances(feed: Feed, session: SessionId, count: int) -> Sequence[Utterance]:
+    """Return the end of the conversation, at least `count` whole messages if there are so many, without reading a long log."""
+    stream = session_stream(session)
+    end, window = feed.head(stream), _WINDOW
+    while window < end:
+        messages = _own(_whole_turns(feed.read(stream, end - window)))
+        if sum(message.end not in (QUEUED, SO_FAR) for message in messages) >= count:
+            return messages
+        window *= 4
+    return utterances(feed, session)
+
+
+def _whole_turns(recorded: Sequence[Recorded]) -> Sequence[Recorded]:
+    """Return the part of a window in which every turn is whole and has its messages, and the messages that are queued before it."""
+    accepted: set[MessageId] = set()
+    begin: int | None = None
+    for place, event in enumerate(record.event for record in recorded):
+        if isinstance(event, MessageAccepted):
+            accepted.add(event.message)
+        elif isinstance(event, TurnStarted) and not accepted.issuperset(event.messages):
+            begin = None
+        elif isinstance(event, TurnEnded) and begin is None:
+            begin = place + 1
+    if begin is None:
+        return ()
+    taken = {message for record in recorded[:begin] if isinstance(record.event, TurnStarted) for message in record.event.messages}
+    queued = [record for record in recorded[:begin] if isinstance(record.event, MessageEvent) and record.event.message not in taken]
+    return [*queued, *recorded[begin:]]
+
+
 def _read(feed: Readable, session: SessionId, upto: int | None, depth: int) -> list[Utterance]:
-    recorded = [it for it in feed.read(session_stream(session)) if upto is None or it.seq <= upto]
-    said: list[Utterance] = []
-    for it in recorded:
-        if isinstance(it.event, HistoryInherited) and it.event.how == "fork" and depth:
-            said += _read(feed, it.event.parent, it.event.upto, depth - 1)
-    return said + _own(recorded)
+    recorded = [record for record in feed.read(session_stream(session)) if upto is None or record.seq <= upto]
+    messages: list[Utterance] = []
+    for record in recorded:
+        if isinstance(record.event, HistoryInherited) and record.event.how == "fork" and depth:
+            messages += _read(feed, record.event.parent, record.event.upto, depth - 1)
+    return messages + _own(recorded)
 
 
 def _own(recorded: Sequence[Recorded]) -> list[Utterance]:
-    said: list[Utterance] = []
+    messages: list[Utterance] = []
     waiting: dict[MessageId, MessageAccepted] = {}
     pieces = ""
-    for it in recorded:
-        event = it.event
+    for record in recorded:
+        event = record.event
         if not isinstance(event, MessageEvent | TurnEvent | SpeechEvent | ModelEvent):
             continue
         match event:
@@ -81,35 +113,35 @@ def _own(recorded: Sequence[Recorded]) -> list[Utterance]:
                 waiting.pop(event.message, None)
             case TurnStarted():
                 taken = [waiting.pop(message) for message in event.messages if message in waiting]
-                said += [Utterance(str(message.by), message.text) for message in taken]
+                messages += [Utterance(str(message.by), message.text) for message in taken]
             case TextStreamed():
                 pieces += event.text
             case AgentSpoke():
-                said.append(Utterance("", event.text))
+                messages.append(Utterance("", event.text))
                 pieces = ""
             case ModelFailed():
                 if pieces:
-                    said.append(Utterance("", pieces))
+                    messages.append(Utterance("", pieces))
                 pieces = ""
             case TurnEnded():
                 end = _ENDS.get(event.status, "")
                 if pieces or end:
-                    said.append(Utterance("", pieces, f"{end}: {event.failure}" if end and event.failure else end))
+                    messages.append(Utterance("", pieces, f"{end}: {event.failure}" if end and event.failure else end))
                 pieces = ""
             case TurnResumed() | InterruptAsked() | ModelRequested() | ModelResponded():
                 pass
             case _:
                 assert_never(event)
     if pieces:
-        said.append(Utterance("", pieces, SO_FAR))
-    return said + [Utterance(str(message.by), message.text, QUEUED) for message in waiting.values()]
+        messages.append(Utterance("", pieces, SO_FAR))
+    return messages + [Utterance(str(message.by), message.text, QUEUED) for message in waiting.values()]
 
 
 class StreamedMessage:
-    """What the agent is saying, and how much of it somebody has taken to show for good.
+    """The agent's message as it streams, and how much of it has been shown permanently.
 
-    The same text arrives up to three times: live, in the log's pieces, and whole. Live text may also run ahead of the log into the next
-    message, or come late, when the whole message is known already.
+    The same text arrives up to three times: live, in pieces from the log, and whole. Live text may run ahead of the log into the next
+    message, or arrive late, after the whole message.
     """
 
     def __init__(self) -> None:
@@ -125,11 +157,11 @@ class StreamedMessage:
 
     @property
     def tail(self) -> str:
-        """What is known and was not taken yet."""
+        """The known text that was not taken yet."""
         return self.text.removeprefix(self._taken)
 
     def add_live(self, piece: str) -> None:
-        """Take in live text."""
+        """Add live text."""
         if self._owed:
             if self._owed.startswith(piece):
                 self._owed = self._owed[len(piece) :]
@@ -139,17 +171,17 @@ class StreamedMessage:
         self._live += piece
 
     def logged(self, piece: str) -> None:
-        """Take in a piece that the log keeps."""
+        """Add a piece from the log."""
         self._logged += piece
 
     def take(self, count: int) -> str:
-        """Return so many characters of the tail; they are shown for good."""
+        """Return this many characters of the tail; they count as shown."""
         piece = self.tail[:count]
         self._taken += piece
         return piece
 
     def spoke(self, whole: str) -> str:
-        """End with the whole message, and return what of it is still to be shown."""
+        """End with the whole message, and return the part that is still to be shown."""
         rest = whole.removeprefix(self._taken)
         ahead = self._live[len(whole) :] if self._live.startswith(whole) else ""
         self._owed = whole[len(self._live) :] if whole.startswith(self._live) else ""
@@ -157,7 +189,7 @@ class StreamedMessage:
         return rest
 
     def broke_off(self) -> str:
-        """End where the text stands, because no more will come, and return what is still to be shown."""
+        """End the message where it is, because no more will come; return the part that is still to be shown."""
         rest = self.tail
         self._live = self._logged = self._taken = self._owed = ""
         return rest

@@ -1,7 +1,7 @@
-"""What happens right now in sessions of other processes: each tells it at a socket of its own, for our own processes alone.
+"""Live text across processes: each process serves the live text of its sessions on a socket, for our own processes only.
 
-The socket lies in `run/watch/`, which is never mounted anywhere. Nothing here is kept or decided by: whoever misses something finds it
-in the log.
+The socket is in `run/watch/`, which is never mounted into a sandbox. Live text is neither stored nor used for decisions; a reader that
+misses something finds it in the log.
 """
 
 import asyncio
@@ -21,43 +21,43 @@ from curtainwall.model import Feed, Leases, Live, LiveFeed, SessionId, TurnId, s
 _LONGEST_REQUEST = 256
 _LONGEST_LINE = 256 * 1024
 _LONGEST_PIECE = 8 * 1024
-_BEHIND = 1024 * 1024
+_LARGEST_BACKLOG = 1024 * 1024
 _MOST_READERS = 512
 _MOST_QUEUED = 10_000
 _TIMEOUT = 5.0
-_ADDRESS = 107
-_END = ".live"
+_LONGEST_ADDRESS = 107
+_SUFFIX = ".live"
 _CREDENTIALS = struct.Struct("3i")
 
 
 class LiveEndpoint:
-    """The socket where one process tells what happens in the sessions that it works on. Who reads too slowly is dropped."""
+    """The socket on which one process serves the live text of its sessions. Readers that fall behind are dropped."""
 
     def __init__(self, listening: LiveFeed, directory: Path) -> None:
         self._listening = listening
-        # The dot keeps it apart from the ears for datagrams that lie beside it.
-        self._place = directory / f"{os.getpid()}-{secrets.token_hex(4)}{_END}"
+        # The suffix distinguishes it from the datagram sockets in the same directory.
+        self._path = directory / f"{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}"
         self._readers: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Tell whoever asks while the context is open."""
-        _clean(self._place.parent)
-        ear = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        """Serve readers while the context is open."""
+        _clean(self._path.parent)
+        server_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
-            with _address(self._place) as address:
-                ear.bind(address)
-            self._place.chmod(0o600)
+            with _address(self._path) as address:
+                server_socket.bind(address)
+            self._path.chmod(0o600)
             # `start_unix_server` would look for the file at its address, which may lead through a descriptor that is no longer ours.
-            server = await asyncio.start_server(self._serve, sock=ear, limit=_LONGEST_REQUEST)
+            server = await asyncio.start_server(self._serve, sock=server_socket, limit=_LONGEST_REQUEST)
         except BaseException:
-            ear.close()
+            server_socket.close()
             raise
         try:
             yield
         finally:
             server.close()
-            self._place.unlink(missing_ok=True)
+            self._path.unlink(missing_ok=True)
             for task in tuple(self._readers):
                 task.cancel()
             await asyncio.gather(*self._readers, return_exceptions=True)
@@ -68,27 +68,27 @@ class LiveEndpoint:
         self._readers.add(task)
         try:
             if len(self._readers) <= _MOST_READERS and _is_ours(writer):
-                await self._tell(reader, writer)
+                await self._stream(reader, writer)
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # it asked for nothing that we know, or it has gone
+            pass  # an invalid request, or the reader has gone
         finally:
             self._readers.discard(task)
             writer.close()
 
-    async def _tell(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(_TIMEOUT):
-            wanted = (await reader.readline()).decode("ascii").strip()
-        if not wanted.isalnum():
+            session = (await reader.readline()).decode("ascii").strip()
+        if not session.isalnum():
             return
-        async with self._listening.listen(SessionId(wanted)) as live:
+        async with self._listening.listen(SessionId(session)) as live:
             gone = asyncio.create_task(reader.read(1))
             gone.add_done_callback(lambda _: writer.close())
             try:
                 writer.write(b"\n")
-                async for said in live:
-                    for start in range(0, max(len(said.text), 1), _LONGEST_PIECE):
-                        writer.write(_line(said, said.text[start : start + _LONGEST_PIECE]))
-                    if writer.transport.get_write_buffer_size() > _BEHIND:
+                async for piece in live:
+                    for start in range(0, max(len(piece.text), 1), _LONGEST_PIECE):
+                        writer.write(_line(piece, piece.text[start : start + _LONGEST_PIECE]))
+                    if writer.transport.get_write_buffer_size() > _LARGEST_BACKLOG:
                         writer.transport.abort()
                     if writer.is_closing():
                         return
@@ -97,7 +97,7 @@ class LiveEndpoint:
 
 
 class RemoteListening:
-    """Listening that also hears sessions which another process works on, as soon as that one does."""
+    """A live feed that also covers sessions of other processes, as soon as their owner works on them."""
 
     def __init__(self, here: LiveFeed, feed: Feed, leases: Leases, directory: Path) -> None:
         self._here = here
@@ -107,24 +107,24 @@ class RemoteListening:
 
     @asynccontextmanager
     async def listen(self, session: SessionId) -> AsyncGenerator[AsyncIterator[Live]]:
-        """Tell everything that is said while the context is open, wherever it is said."""
-        heard: asyncio.Queue[Live] = asyncio.Queue()
+        """Yield all live text of a session while the context is open, from any process."""
+        queue: asyncio.Queue[Live] = asyncio.Queue()
         async with self._here.listen(session) as live:
             tasks = (
-                asyncio.create_task(_pass_on(live, heard)),
-                asyncio.create_task(self._hear(session, heard), name=f"live text of {session}"),
+                asyncio.create_task(_pass_on(live, queue)),
+                asyncio.create_task(self._read_remote(session, queue), name=f"live text of {session}"),
             )
             try:
-                # Whoever speaks at once is heard.
+                # Let the tasks start, so that text sent right away is not missed.
                 await asyncio.sleep(0)
-                yield _each(heard)
+                yield _each(queue)
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _hear(self, session: SessionId, heard: "asyncio.Queue[Live]") -> None:
-        """Listen at whichever process works on the session; look again whenever something happens in it."""
+    async def _read_remote(self, session: SessionId, queue: "asyncio.Queue[Live]") -> None:
+        """Read from the process that works on the session; check again whenever something happens in it."""
         stream = session_stream(session)
         async for names in self._feed.changes():
             if names and stream not in names:
@@ -132,26 +132,26 @@ class RemoteListening:
             owner = self._leases.owner(stream)
             if owner is None or owner.pid == os.getpid():
                 continue
-            places = list(self._directory.glob(f"{owner.pid}-*{_END}"))
-            await asyncio.gather(*(_receive(place, session, heard) for place in places))
+            paths = list(self._directory.glob(f"{owner.pid}-*{_SUFFIX}"))
+            await asyncio.gather(*(_receive(path, session, queue) for path in paths))
 
 
-async def _receive(place: Path, session: SessionId, heard: "asyncio.Queue[Live]") -> None:
-    """Hear what one process tells of a session until it has no more to tell."""
+async def _receive(path: Path, session: SessionId, queue: "asyncio.Queue[Live]") -> None:
+    """Read what one process sends about a session until it ends."""
     try:
-        with _address(place) as address:
+        with _address(path) as address:
             reader, writer = await asyncio.open_unix_connection(address, limit=_LONGEST_LINE)
     except ConnectionRefusedError:
-        # Its process is gone without a word.
-        _remove(place)
+        # Its process died without removing the socket.
+        _remove(path)
         return
     except OSError:
         return
     try:
         writer.write(f"{session}\n".encode())
         while line := await reader.readline():
-            if (said := _parse_line(line)) is not None and heard.qsize() < _MOST_QUEUED:
-                heard.put_nowait(said)
+            if (piece := _parse_line(line)) is not None and queue.qsize() < _MOST_QUEUED:
+                queue.put_nowait(piece)
     except (OSError, ValueError):
         return
     finally:
@@ -159,44 +159,44 @@ async def _receive(place: Path, session: SessionId, heard: "asyncio.Queue[Live]"
 
 
 @contextlib.contextmanager
-def _address(place: Path) -> Generator[str]:
-    """Lend a socket's address: its path, or a short way to it where the path is longer than addresses may be."""
-    if len(os.fsencode(place)) <= _ADDRESS:
-        yield str(place)
+def _address(path: Path) -> Generator[str]:
+    """Yield a socket's address: its path, or a shorter path through a descriptor if it exceeds the limit for addresses."""
+    if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+        yield str(path)
         return
-    directory = os.open(place.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield f"/proc/self/fd/{directory}/{place.name}"
+        yield f"/proc/self/fd/{directory}/{path.name}"
     finally:
         os.close(directory)
 
 
 def _clean(directory: Path) -> None:
-    """Remove what processes left that were killed."""
-    for place in directory.glob(f"*{_END}"):
-        pid = place.name.partition("-")[0]
+    """Remove the sockets of processes that were killed."""
+    for path in directory.glob(f"*{_SUFFIX}"):
+        pid = path.name.partition("-")[0]
         if pid.isdecimal() and not Path("/proc", pid).exists():
-            _remove(place)
+            _remove(path)
 
 
-def _remove(place: Path) -> None:
+def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):
-        place.unlink()
+        path.unlink()
 
 
 def _is_ours(writer: asyncio.StreamWriter) -> bool:
-    """Tell whether a process of the same user, or of root, is at the other end."""
+    """Tell whether the peer belongs to the same user, or to root."""
     peer = cast("socket.socket", writer.get_extra_info("socket"))
     _, uid, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return uid in (os.geteuid(), 0)
 
 
-def _line(said: Live, piece: str) -> bytes:
-    return json.dumps([said.kind, piece, said.turn]).encode() + b"\n"
+def _line(live: Live, text: str) -> bytes:
+    return json.dumps([live.kind, text, live.turn]).encode() + b"\n"
 
 
 def _parse_line(line: bytes) -> Live | None:
-    """Return what a line says; anything but a kind, a text and a turn says nothing."""
+    """Return the live text in a line; None unless it is exactly a kind, a text and a turn."""
     try:
         match json.loads(line):
             case ["text" | "doing" | "again" as kind, str(text), str() | None as turn]:
@@ -207,12 +207,12 @@ def _parse_line(line: bytes) -> Live | None:
         return None
 
 
-async def _pass_on(live: AsyncIterator[Live], heard: "asyncio.Queue[Live]") -> None:
-    async for said in live:
-        if heard.qsize() < _MOST_QUEUED:
-            heard.put_nowait(said)
+async def _pass_on(live: AsyncIterator[Live], queue: "asyncio.Queue[Live]") -> None:
+    async for piece in live:
+        if queue.qsize() < _MOST_QUEUED:
+            queue.put_nowait(piece)
 
 
-async def _each(heard: "asyncio.Queue[Live]") -> AsyncIterator[Live]:
+async def _each(queue: "asyncio.Queue[Live]") -> AsyncIterator[Live]:
     while True:
-        yield await heard.get()
+        yield await queue.get()

@@ -1,4 +1,4 @@
-"""Places as people read them: where a session comes from."""
+"""Places as people read them: the origin of a session."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,11 @@ from curtainwall.teams.pairs import Pair
 
 
 def origin_of(places: Iterable[Route]) -> str:
-    """Return where a session comes from in a word or two, such as `cron: nightly`; nothing where no place leads to it."""
-    told: list[str] = []
+    """Return where a session comes from in a word or two, such as `cron: nightly`; "" if no place leads to it."""
+    origins: list[str] = []
     for place in places:
         series = series_of(place)
         pair = Pair.at(place)
         name = series[1] if series else place.reference if pair is None else str(pair)
-        told.append(f"{place.channel}: {name}" if name else place.channel)
-    return ", ".join(dict.fromkeys(told))
+        origins.append(f"{place.channel}: {name}" if name else place.channel)
+    return ", ".join(dict.fromkeys(origins))

@@ -1,4 +1,4 @@
-"""What every text channel is given: the desk, the feed, live text, and the clock."""
+"""What every text channel receives: the desk, the feed, live text, and the clock."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,15 @@ from curtainwall.model import Clock, Desk, Explainer, Feed, Knowledge, LiveFeed,
 
 @dataclass(frozen=True, slots=True)
 class ChannelPorts:
-    """A channel's line to the house; everything it does goes through here."""
+    """A channel's access to the runtime; everything it does goes through here."""
 
     desk: Desk
     feed: Feed
-    listening: LiveFeed
+    live: LiveFeed
     clock: Clock
-    explaining: Explainer
+    explainer: Explainer
     knowledge: Knowledge
 
     def new_message(self) -> MessageId:
-        """Return the id of a message that is about to be sent."""
+        """Return a new id for a message that is about to be sent."""
         return MessageId(ordered_id(self.clock.now(), self.clock.entropy(5)))

@@ -4,20 +4,20 @@ from collections.abc import Iterable
 
 from curtainwall.model import Route
 
-_BEFORE = {"cron": "@", "webhook": "/"}
-"""Where each firing has a place of its own: what stands behind the job's name in a reference."""
+_SEPARATORS = {"cron": "@", "webhook": "/"}
+"""For channels where each firing has its own place: the separator after the job's name in a reference."""
 
 
 def series_of(place: Route) -> tuple[str, str] | None:
-    """Return the job that a place is one firing of, or None where a place is no firing."""
-    mark = _BEFORE.get(place.channel)
-    if mark is None:
+    """Return the job that a place is one firing of, or None if it is not a firing."""
+    separator = _SEPARATORS.get(place.channel)
+    if separator is None:
         return None
-    # A job's name has no such mark in it; whatever comes behind the first is the firing's own.
-    name, found, _ = place.reference.partition(mark)
-    return (place.channel, name) if found else None
+    # A job's name never contains the separator; everything after the first one belongs to the firing.
+    name, is_firing, _ = place.reference.partition(separator)
+    return (place.channel, name) if is_firing else None
 
 
 def series_at(places: Iterable[Route]) -> tuple[str, str] | None:
-    """Return the job that a session is a firing of, by the places that lead to it; None where it is of none."""
+    """Return the job that a session is a firing of, judged by its places; None if it is not a firing."""
     return next(filter(None, map(series_of, places)), None)

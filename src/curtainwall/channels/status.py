@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from curtainwall.channels.measures import Measure, MeasuredSeries, Measures
 from curtainwall.model import Millis
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -48,7 +49,7 @@ class Health:
 HealthNow = Callable[[], Health]
 
 
-def status_routes(health_now: HealthNow) -> list[Route]:
+def status_routes(health_now: HealthNow, measures: Measures) -> list[Route]:
     """Return the two pages, for whichever server shows them."""
 
     async def health(_: Request) -> Response:
@@ -57,7 +58,7 @@ def status_routes(health_now: HealthNow) -> list[Route]:
         return JSONResponse(health_json(now), status_code=503 if now.store_fault else 200, headers={"Cache-Control": "no-store"})
 
     async def metrics(_: Request) -> Response:
-        return PlainTextResponse(metrics_text(health_now()), media_type=_TEXT, headers={"Cache-Control": "no-store"})
+        return Response(metrics_text(health_now(), measures), media_type=_TEXT, headers={"Cache-Control": "no-store"})
 
     return [Route("/health", health, methods=["GET"]), Route("/metrics", metrics, methods=["GET"])]
 
@@ -82,13 +83,28 @@ def health_json(health: Health) -> dict[str, object]:
     }
 
 
-def metrics_text(health: Health) -> str:
+def metrics_text(health: Health, measures: Measures) -> bytes:
     """Return the same as numbers, in the text format of Prometheus."""
-    lines: list[str] = []
-    for name, kind, about, values in _metrics(health):
-        lines += (f"# HELP {name} {about}", f"# TYPE {name} {kind}")
-        lines += (f"{name}{_labels(labels)} {value:.15g}" for labels, value in values)
-    return "\n".join(lines) + "\n"
+    # Start-up time and memory: only a scrape loads the library. Its default registry, with metrics about Python, is not used.
+    from prometheus_client import CollectorRegistry, Metric, generate_latest
+    from prometheus_client.registry import Collector
+
+    class HealthCollector(Collector):
+        def collect(self) -> Iterator[Metric]:
+            for name, kind, about, values in _metrics(health):
+                metric = Metric(name.removesuffix("_total"), about, kind)
+                for labels, value in values:
+                    metric.add_sample(name, dict(labels), value)
+                yield metric
+            for measure, series in measures.all():
+                metric = Metric(measure.page_name.removesuffix("_total"), measure.about, measure.kind)
+                for name, labels, value in _samples(measure, series):
+                    metric.add_sample(name, labels, value)
+                yield metric
+
+    registry = CollectorRegistry()
+    registry.register(HealthCollector())
+    return generate_latest(registry)
 
 
 _Values = Sequence[tuple[Mapping[str, str], float]]
@@ -97,7 +113,6 @@ _Values = Sequence[tuple[Mapping[str, str], float]]
 def _metrics(health: Health) -> Iterator[tuple[str, str, str, _Values]]:
     info = {"version": health.version, "policy": health.policy}
     oldest = 0.0 if health.oldest_ask is None else max(0.0, (health.now - health.oldest_ask) / 1000)
-    settled = {how: count for how, count in health.asks.items() if how != "open"}
     yield "curtainwall_info", "gauge", "Version and rules in force.", [(info, 1)]
     yield "curtainwall_up", "gauge", "1 where nothing is wrong.", [({}, float(health.is_well))]
     yield "curtainwall_config_valid", "gauge", "1 where the files as they are now are in force.", [({}, float(not health.fault_in_files))]
@@ -105,7 +120,6 @@ def _metrics(health: Health) -> Iterator[tuple[str, str, str, _Values]]:
     yield "curtainwall_sessions_attended", "gauge", "Sessions that this process looks after.", [({}, health.attended)]
     yield "curtainwall_asks_open", "gauge", "Asks that wait for an answer.", [({}, health.asks.get("open", 0))]
     yield "curtainwall_oldest_ask_seconds", "gauge", "How long the oldest open ask has waited.", [({}, oldest)]
-    yield "curtainwall_asks_settled_total", "counter", "Asks by how they were settled.", _by("how", settled)
     yield "curtainwall_service_up", "gauge", "1 where a service is well.", _by("service", {k: not v for k, v in health.services.items()})
     yield "curtainwall_service_restarts_total", "counter", "How often a service fell over.", _by("service", health.restarts)
     yield "process_start_time_seconds", "gauge", "When the process began.", [({}, health.began / 1000)]
@@ -117,10 +131,15 @@ def _by(label: str, values: Mapping[str, int]) -> _Values:
     return [({label: name}, float(value)) for name, value in sorted(values.items())]
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    told = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
-    return f"{{{told}}}" if told else ""
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _samples(measure: Measure, all_series: Sequence[MeasuredSeries]) -> Iterator[tuple[str, dict[str, str], float]]:
+    for series in all_series:
+        labels = {name.replace(".", "_"): value for name, value in series.labels.items()}
+        if not measure.buckets:
+            yield measure.page_name, labels, series.total
+            continue
+        count = 0
+        for edge, more in zip((*map(str, measure.buckets), "+Inf"), series.buckets, strict=True):
+            count += more
+            yield f"{measure.page_name}_bucket", {**labels, "le": edge}, count
+        yield f"{measure.page_name}_count", labels, count
+        yield f"{measure.page_name}_sum", labels, series.total

@@ -1,11 +1,12 @@
-"""Asks as the command line tells of them: which are identical, joined as on every channel, how one was settled, and what it covers."""
+"""Asks on the command line: which are identical, as on every channel, how one was settled, and what it covers."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curtainwall.channels.asks.answers import Key, up_to
+from curtainwall.channels.asks.answerers import Key
+from curtainwall.channels.asks.answers import up_to
 from curtainwall.channels.asks.cards import card_rows
 from curtainwall.channels.series import series_at
 from curtainwall.cli.screen import room
@@ -22,22 +23,22 @@ SessionOption = Annotated[str | None, typer.Option(help="the session, where two 
 
 
 def open_joined(store: Stores) -> Mapping[Key, tuple[Key, ...]]:
-    """Return for each open ask of the house with which others are identical all of them, the oldest first."""
+    """Return, for each open ask that has identical ones, all of them, oldest first."""
     return _joined(store, reversed(store.index.approvals(ApprovalQuery(limit=None, brief=True))))
 
 
 def answered_with(row: ApprovalRow, joined: Mapping[Key, tuple[Key, ...]]) -> tuple[Key, ...]:
-    """Return the asks that an answer to one is for, itself the last: those that come later have been shown to nobody."""
+    """Return the asks that an answer to this one settles, ending with itself: nobody has seen later ones yet."""
     return up_to(joined.get(key_of(row), (key_of(row),)), row.approval)
 
 
 def key_of(row: ApprovalRow) -> Key:
-    """Return what names an ask."""
+    """Return the key of an ask."""
     return row.session, row.approval
 
 
 def settled_words(row: ApprovalRow) -> str:
-    """Return how an ask was settled that is not open any more."""
+    """Return how a settled ask was settled."""
     assert row.settled is not None
     why = f" ({inert(row.reason)})" if row.reason else ""
     match row.status:
@@ -49,23 +50,23 @@ def settled_words(row: ApprovalRow) -> str:
 
 
 def covers_json(row: ApprovalRow) -> list[dict[str, object]]:
-    """Return for other programs what an answer covers."""
+    """Return as JSON what an answer covers."""
     return [{"role": cover.role.value, "value": cover.value, "rules": list(cover.rules)} for cover in row.covers]
 
 
 def _joined(store: Stores, rows: Iterable[ApprovalRow]) -> Mapping[Key, tuple[Key, ...]]:
-    likely: dict[object, list[ApprovalRow]] = {}
+    candidates: dict[object, list[ApprovalRow]] = {}
     for row in rows:
         series = series_at(store.index.routes_to(row.session))
         if series is not None:
-            # INVARIANT: coarser than what makes asks identical, so whatever stands alone here is identical with nothing.
-            likely.setdefault((series, row.tool, row.digest), []).append(row)
-    if all(len(alike) == 1 for alike in likely.values()):
+            # INVARIANT: this key is coarser than identity, so an ask that is alone here has no identical ones.
+            candidates.setdefault((series, row.tool, row.digest), []).append(row)
+    if all(len(identical) == 1 for identical in candidates.values()):
         return {}
     # Start-up time: asks are seldom identical.
     from curtainwall.channels.asks.board import join_cards
 
-    cards = (_card(store, row) for alike in likely.values() if len(alike) > 1 for row in alike)
+    cards = (_card(store, row) for identical in candidates.values() if len(identical) > 1 for row in identical)
     joined = (card.joined for card in join_cards(card for card in cards if card is not None))
     return {key: keys for keys in joined if len(keys) > 1 for key in keys}
 
@@ -82,11 +83,11 @@ def _card(store: Stores, row: ApprovalRow) -> "Card | None":
 
 
 def card(shown: str, indent: int = 0) -> str:
-    """Return what a human is shown of an approval, line by line inert; it was cut when it was made and is not cut again."""
+    """Return an approval's card for the terminal, with each line inert; it was shortened when it was made."""
     return card_text(map(visible, shown.split("\n")), indent)
 
 
 def card_text(lines: Iterable[str], indent: int = 0) -> str:
-    """Return the lines of a card so far to the right, in rows that do not pass for lines of their own where a terminal is narrow."""
-    most = room()
-    return "\n".join(f"{' ' * indent}{row}" for row in card_rows(lines, None if most is None else most - indent))
+    """Return the lines of a card, indented; on a narrow terminal, folded rows cannot be mistaken for separate lines."""
+    width = room()
+    return "\n".join(f"{' ' * indent}{row}" for row in card_rows(lines, None if width is None else width - indent))

@@ -1,4 +1,4 @@
-"""What could be written next on the command line, at once. It imports no model, writes nothing and never fails aloud."""
+"""Fast completion of the command line. It imports no model, writes nothing and never reports errors."""
 
 import json
 import os
@@ -11,19 +11,22 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
+from curtainwall.cli.global_options import BadGlobalOption, take_global_options
+from curtainwall.host.home_path import home_path
+
 _MOST = 200
 _PATIENCE = 0.1
 
 
 class Candidate(NamedTuple):
-    """Something that could be named, and what it is."""
+    """A possible word, and its meaning."""
 
     value: str
     meaning: str
 
 
 def sessions(log: Path, start: str) -> list[Candidate]:
-    """Return sessions whose id begins so, newest first, with their names."""
+    """Return sessions whose id begins with `start`, newest first, with their names."""
     query = (
         "SELECT session, status || '  ' || name FROM session WHERE substr(session, 1, ?) = ? ORDER BY created DESC, session DESC LIMIT ?"
     )
@@ -31,35 +34,35 @@ def sessions(log: Path, start: str) -> list[Candidate]:
 
 
 def open_approvals(log: Path) -> list[Candidate]:
-    """Return the approvals that wait, newest first, with what each is about."""
+    """Return the open approvals, newest first, with their tools and sessions."""
     query = "SELECT approval, tool || '  ' || session FROM approval WHERE status = 'open' ORDER BY asked DESC LIMIT ?"
     return _look(log, query, (_MOST,))
 
 
 def standing_grants(log: Path) -> list[Candidate]:
-    """Return the answers that stand, newest first, with where they do."""
+    """Return the standing grants, newest first, with their streams."""
     return _look(log, "SELECT id, stream FROM standing WHERE revoked IS NULL ORDER BY at DESC LIMIT ?", (_MOST,))
 
 
 def configured(config: Path, table: str) -> list[Candidate]:
-    """Return what the configuration calls `[TABLE.NAME]`, with what it says of each."""
+    """Return the names in `[TABLE.NAME]` of the configuration, with their descriptions."""
     try:
         tables: dict[str, dict[str, dict[str, object]]] = tomllib.loads(config.read_text(encoding="utf-8"))
         return [Candidate(name, str(it.get("description", ""))) for name, it in tables.get(table, {}).items()]
-    except (OSError, ValueError, AttributeError):  # missing, no TOML, or no such tables: for `config show` to say
+    except (OSError, ValueError, AttributeError):  # missing, not TOML, or no such tables: `config show` reports it
         return []
 
 
 def _look(log: Path, query: str, values: tuple[object, ...]) -> list[Candidate]:
     if not log.is_file():
         return []
-    # While somebody has the log open, its journal is there and is read along. Otherwise SQLite would make one just to look.
+    # While the log is open elsewhere, its journal exists and is read, too. Otherwise SQLite would create one just for reading.
     is_open = all(log.with_name(f"{log.name}{end}").exists() for end in ("-wal", "-shm"))
     with closing(sqlite3.connect(f"{log.as_uri()}?mode=ro{'' if is_open else '&immutable=1'}", uri=True, timeout=_PATIENCE)) as db:
         return [Candidate(str(value), str(meaning)) for value, meaning in db.execute(query, values)]
 
 
-# Nothing of ours that builds the model is imported here: that alone would take longer than a person waits for a key.
+# Import nothing that loads the model: that alone would take longer than a person waits for a completion.
 
 MODELS = (
     ("demo", "needs neither key nor network"),
@@ -74,13 +77,13 @@ AGENTS = (
 )
 TABLE = Path(__file__).with_name("completion.json")
 
-# A shell puts a candidate into the line as it is: one that the shell would read otherwise is none.
+# A shell inserts candidates without quoting, so leave out those with special characters.
 _HARMLESS = re.compile(r"[A-Za-z0-9_.:=@/+-]+")
 _LONGEST_MEANING = 60
 
 
 class ParameterSpec(TypedDict):
-    """What an option or an argument takes: one of several words, or a kind of thing; None is for a flag."""
+    """What an option or argument takes: one of several words, or a kind of value; None for a flag."""
 
     takes: str | list[str] | None
     about: str
@@ -96,7 +99,7 @@ class CommandSpec(TypedDict):
 
 
 class CompletionReply(NamedTuple):
-    """Candidates, or that files or directories are wanted, which the shell itself knows best."""
+    """Candidates, or a request that the shell itself complete files or directories."""
 
     kind: str
     words: Sequence[Candidate] = ()
@@ -106,12 +109,16 @@ NOTHING = CompletionReply("words")
 
 
 def complete(arguments: Sequence[str]) -> int:
-    """Print the answer to `SHELL -- PROGRAM WORD… CURRENT`: what is wanted, then a candidate and its meaning per line."""
+    """Print the reply to `SHELL -- PROGRAM WORD… CURRENT`: its kind, then a candidate and its meaning per line."""
     with suppress(Exception):
         shell, words = arguments[0], list(arguments[2:])
         joined = _joined(words) if shell == "bash" else words
-        reply = propose(joined, table(), database(os.environ))
-        # Where bash has split a word, it goes on with the last piece of it.
+        program, *before, current = joined
+        with suppress(BadGlobalOption):
+            options, before = take_global_options(before)
+            os.environ.update(options.environ)
+        reply = propose([program, *before, current], table(), database(os.environ))
+        # If bash has split a word, it completes only the last piece.
         lead = re.sub(r"[^:=]*$", "", joined[-1]) if joined != words else ""
         lines = [reply.kind, *(f"{it.value.removeprefix(lead)}\t{_plain(it.meaning)}" for it in reply.words)]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -120,20 +127,20 @@ def complete(arguments: Sequence[str]) -> int:
 
 
 def table() -> Mapping[str, CommandSpec]:
-    """Return what `completion_table` wrote down of every command, by its words."""
+    """Return the specs of all commands, by their words, as `completion_table` wrote them."""
     return json.loads(TABLE.read_bytes())
 
 
 def database(environ: Mapping[str, str]) -> Path:
-    """Return where the log is; `home.find_home` says the same, and takes ten times as long to import."""
-    return Path(os.path.realpath(Path(environ.get("CURTAINWALL_HOME") or "~/.curtainwall").expanduser())) / "curtainwall.db"
+    """Return the path of the log; `home.find_home` also checks the home, but takes ten times as long to import."""
+    return Path(os.path.realpath(home_path(environ))) / "curtainwall.db"
 
 
 def propose(words: Sequence[str], commands: Mapping[str, CommandSpec], log: Path) -> CompletionReply:
-    """Return what the last of the words could become; the first is the program."""
+    """Return completions for the last word; the first word is the program."""
     *before, current = words[1:]
     path: list[str] = []
-    here, open_option, passed, options_over = commands[""], None, 0, False
+    command, open_option, argument_count, options_over = commands[""], None, 0, False
     used: set[str] = set()
     for word in before:
         if open_option is not None:
@@ -142,38 +149,38 @@ def propose(words: Sequence[str], commands: Mapping[str, CommandSpec], log: Path
             options_over = True
         elif word.startswith("-") and not options_over:
             used.add(word.partition("=")[0])
-            known = here["options"].get(word)
-            open_option = known if known and known["takes"] is not None else None
-        elif here["commands"]:
+            option = command["options"].get(word)
+            open_option = option if option and option["takes"] is not None else None
+        elif command["commands"]:
             path.append(word)
             if " ".join(path) not in commands:
                 return NOTHING
-            here = commands[" ".join(path)]
+            command = commands[" ".join(path)]
             used.clear()
         else:
-            passed += 1
+            argument_count += 1
     if open_option is not None:
         return _values(open_option, current, log)
     if current.startswith("-") and not options_over:
-        return _options(here, current, used, log)
-    if here["commands"]:
-        return _fitting((Candidate(*it) for it in here["commands"].items()), current)
-    left = here["arguments"][passed:] or [it for it in here["arguments"][-1:] if it["many"]]
-    return _values(left[0], current, log) if left else _options(here, current, used, log)
+        return _options(command, current, used, log)
+    if command["commands"]:
+        return _fitting((Candidate(*it) for it in command["commands"].items()), current)
+    remaining = command["arguments"][argument_count:] or [it for it in command["arguments"][-1:] if it["many"]]
+    return _values(remaining[0], current, log) if remaining else _options(command, current, used, log)
 
 
-def _options(here: CommandSpec, current: str, used: set[str], log: Path) -> CompletionReply:
+def _options(command: CommandSpec, current: str, used: set[str], log: Path) -> CompletionReply:
     name, equals, value = current.partition("=")
     if equals:
-        known = here["options"].get(name)
-        reply = _values(known, value, log) if known and known["takes"] is not None else NOTHING
+        option = command["options"].get(name)
+        reply = _values(option, value, log) if option and option["takes"] is not None else NOTHING
         return CompletionReply(reply.kind, [Candidate(f"{name}={it.value}", it.meaning) for it in reply.words])
-    free = {name: it for name, it in here["options"].items() if it["many"] or name not in used}
-    return _fitting((Candidate(name, it["about"]) for name, it in free.items()), current)
+    available = {name: it for name, it in command["options"].items() if it["many"] or name not in used}
+    return _fitting((Candidate(name, it["about"]) for name, it in available.items()), current)
 
 
-def _values(taking: ParameterSpec, current: str, log: Path) -> CompletionReply:
-    match taking["takes"]:
+def _values(parameter: ParameterSpec, current: str, log: Path) -> CompletionReply:
+    match parameter["takes"]:
         case list() as words:
             return _fitting((Candidate(word, "") for word in words), current)
         case "files" | "directories" as kind:
@@ -181,8 +188,8 @@ def _values(taking: ParameterSpec, current: str, log: Path) -> CompletionReply:
         case "session":
             return _fitting(sessions(log, current), current)
         case "session or file":
-            found = _fitting(sessions(log, current), current)
-            return found if found.words else CompletionReply("files")
+            reply = _fitting(sessions(log, current), current)
+            return reply if reply.words else CompletionReply("files")
         case "approval":
             return _fitting(open_approvals(log), current)
         case "grant":
@@ -203,18 +210,18 @@ def _config(log: Path) -> Path:
     return log.with_name("config.toml")
 
 
-def _fitting(found: Iterable[Candidate], current: str) -> CompletionReply:
-    return CompletionReply("words", [it for it in found if it.value.startswith(current) and _HARMLESS.fullmatch(it.value)])
+def _fitting(candidates: Iterable[Candidate], current: str) -> CompletionReply:
+    return CompletionReply("words", [it for it in candidates if it.value.startswith(current) and _HARMLESS.fullmatch(it.value)])
 
 
 def _plain(meaning: str) -> str:
-    """Return one short line that no terminal follows; a session's name is whatever somebody called it."""
+    """Return one short printable line; a session's name may contain anything."""
     shown = " ".join("".join(letter if letter.isprintable() else " " for letter in meaning).split())
     return shown if len(shown) <= _LONGEST_MEANING else f"{shown[: _LONGEST_MEANING - 1]}…"
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """Return the words as they were written: bash makes three words of `anthropic:x` and of `--mode=plan`."""
+    """Return the words as typed: bash splits `anthropic:x` and `--mode=plan` into three words each."""
     return list(_pieces_joined(words))
 
 

@@ -1,4 +1,4 @@
-"""Writes `completion.json`: every command with its options and arguments, as typer knows them, for `completing` to read at once."""
+"""Writes `completion.json`: every command with its options and arguments, so that completion imports no command."""
 
 import inspect
 import json
@@ -18,7 +18,7 @@ from curtainwall.cli.main import COMMANDS
 from curtainwall.model import BudgetKind, SessionStatus
 from curtainwall.tools import NATIVE_TOOLS
 
-# The same thing has the same name everywhere, so the name of a parameter says what it takes.
+# The same thing has the same name everywhere, so a parameter's name shows what it takes.
 _BY_NAME: dict[str, str | list[str]] = {
     **dict.fromkeys(("session", "sessions", "resume", "fork"), "session"),
     "approval": "approval",
@@ -34,27 +34,29 @@ _BY_NAME: dict[str, str | list[str]] = {
     "project": "directories",
     "directory": "directories",
 }
-# Where the name of a parameter does not say it, what stands for it in the help does.
+# If a parameter's name does not show it, its placeholder in the help does.
 _BY_METAVAR = {"TOOL": _BY_NAME["tool"], "TEAM": "teams", "JOB": "cron", "[JOB]": "cron", "SERVER": "servers"}
 _HELP: dict[str, ParameterSpec] = {"--help": {"takes": None, "about": "say what it does", "many": False}}
 
 
 def described() -> dict[str, CommandSpec]:
-    """Return every command by its words; the program itself is the empty one."""
+    """Return the specs of all commands by their words; the empty key is the program itself."""
     overview = {name: command.about for name, command in COMMANDS.items()}
     version: ParameterSpec = {"takes": None, "about": "say which version this is", "many": False}
-    found: dict[str, CommandSpec] = {"": {"commands": overview, "options": {"--version": version, **_HELP}, "arguments": []}}
+    home: ParameterSpec = {"takes": "directories", "about": "keep everything there", "many": False}
+    options = {"--home": home, "--version": version, **_HELP}
+    specs: dict[str, CommandSpec] = {"": {"commands": overview, "options": options, "arguments": []}}
     for name, command in COMMANDS.items():
         module = import_module(f"curtainwall.cli.commands.{command.module}")
         app = module.app if command.is_group else typer.Typer(add_completion=False)
         if not command.is_group:
             app.command(name)(getattr(module, name.replace("-", "_")))
-        found.update(_below(name, get_command(app)))
-    return found
+        specs.update(_below(name, get_command(app)))
+    return specs
 
 
 def render() -> str:
-    """Return the table as a file holds it."""
+    """Return the table as file content."""
     return json.dumps(described(), ensure_ascii=False, indent=1) + "\n"
 
 
@@ -86,16 +88,16 @@ def _takes(name: str, annotation: object, metavar: str | None) -> str | list[str
     kind = _kind(annotation)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return [str(member.value) for member in kind]
-    known = _BY_METAVAR.get(metavar or "") or _BY_NAME.get(name)
-    if known is not None:
-        return "session or file" if known == "session" and "FILE" in (metavar or "") else known
+    value = _BY_METAVAR.get(metavar or "") or _BY_NAME.get(name)
+    if value is not None:
+        return "session or file" if value == "session" and "FILE" in (metavar or "") else value
     if kind is Path:
         return "directories" if (metavar or "").startswith("DIR") else "files"
     return "text"
 
 
 def _kind(annotation: object) -> object:
-    """Return the one type that a value has, whatever it is wrapped in."""
+    """Return the type of a value without `Annotated`, `list` or `None`."""
     origin = get_origin(annotation)
     if origin in (Annotated, list):
         return _kind(get_args(annotation)[0])

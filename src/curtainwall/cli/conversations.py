@@ -1,4 +1,4 @@
-"""A session's conversation from outside, read from the log alone: its last turns shortly, what waits, and all that was said."""
+"""A session's conversation, read from the log only: a summary of its last turns, what waits, and all messages."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,28 +21,28 @@ _ROOM = 160
 
 
 class _LogReader:
-    """The log as it stands now, for whoever looks back."""
+    """Reads the events that are in the log now."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
     def read(self, stream: StreamId, after: int = 0) -> Sequence[Recorded]:
-        """Return what is there after the cursor."""
+        """Return the events after the cursor."""
         return [Recorded(stream, entry.seq, lift(entry)) for entry in self._log.read(stream, after)]
 
 
 def utterances_in(log: Log, session: SessionId) -> Sequence[Utterance]:
-    """Return everything that was said, oldest first, also before the session was forked off another."""
+    """Return all messages, oldest first, including those from before a fork."""
     return utterances(_LogReader(log), session)
 
 
-def conversation_lines(told: Transcript, state: SessionState) -> Iterator[tuple[str, str]]:
-    """Yield the last turns, what the turn waits for and where that is shown, and the messages behind it, each with its title."""
-    if len(told.turns) > LAST_TURNS:
-        yield "before", f"{counted(len(told.turns) - LAST_TURNS, 'more turn')}; `sessions history` shows them"
-    for turn in told.turns[-LAST_TURNS:]:
-        for said in turn.asked:
-            yield "asked", f"{when(said.at)}  {said.by}: {short(said.text, _ROOM)}"
+def conversation_lines(conversation: Transcript, state: SessionState) -> Iterator[tuple[str, str]]:
+    """Yield titled lines: the last turns, what the turn waits for, where that is shown, and the queued messages."""
+    if len(conversation.turns) > LAST_TURNS:
+        yield "before", f"{counted(len(conversation.turns) - LAST_TURNS, 'more turn')}; `sessions history` shows them"
+    for turn in conversation.turns[-LAST_TURNS:]:
+        for message in turn.asked:
+            yield "asked", f"{when(message.at)}  {message.by}: {short(message.text, _ROOM)}"
         yield _how(turn), _answer(turn)
     if state.approvals:
         yield "shown at", ", ".join(_places(state)) or "no place: `curtainwall approve` answers"
@@ -51,15 +51,15 @@ def conversation_lines(told: Transcript, state: SessionState) -> Iterator[tuple[
     assert state.opened is not None
     for kind in sorted(state.exhausted):
         yield "waits", f"the budget of {kind} is used up: `curtainwall sessions budget {state.opened.session} {kind} AMOUNT` allows more"
-    for said in told.queued:
-        yield "queued", f"{said.by}: {short(said.text, _ROOM)}"
+    for message in conversation.queued:
+        yield "queued", f"{message.by}: {short(message.text, _ROOM)}"
 
 
-def conversation_json(told: Transcript, state: SessionState) -> dict[str, object]:
-    """Return the same for other programs, nothing cut."""
+def conversation_json(conversation: Transcript, state: SessionState) -> dict[str, object]:
+    """Return the same as JSON, with nothing cut."""
     return {
-        "conversation": [_turn_json(turn) for turn in told.turns[-LAST_TURNS:]],
-        "queue": [{"message": it.message, "by": it.by, "text": it.text} for it in told.queued],
+        "conversation": [_turn_json(turn) for turn in conversation.turns[-LAST_TURNS:]],
+        "queue": [{"message": it.message, "by": it.by, "text": it.text} for it in conversation.queued],
         "exhausted": sorted(state.exhausted),
         "shown_at": [f"{route.channel}:{route.reference}" if route.reference else route.channel for route in state.routes],
     }
@@ -68,8 +68,8 @@ def conversation_json(told: Transcript, state: SessionState) -> dict[str, object
 def _places(state: SessionState) -> Iterator[str]:
     """Yield where the session's asks are shown."""
     for route in state.routes:
-        here = {"terminal": "its terminal", "library": "its program"}.get(route.reference) if route.channel in HOUSE_CHANNELS else None
-        yield here or (f"{route.channel}:{route.reference}" if route.reference else route.channel)
+        place = {"terminal": "its terminal", "library": "its program"}.get(route.reference) if route.channel in HOUSE_CHANNELS else None
+        yield place or (f"{route.channel}:{route.reference}" if route.reference else route.channel)
 
 
 def _how(turn: TranscriptTurn) -> str:
@@ -77,12 +77,12 @@ def _how(turn: TranscriptTurn) -> str:
 
 
 def _answer(turn: TranscriptTurn) -> str:
-    words = short(turn.partial or (turn.messages[-1] if turn.messages else ""), _ROOM)
-    # What was shown of a message that never came whole is told apart from one that did.
+    text = short(turn.partial or (turn.messages[-1] if turn.messages else ""), _ROOM)
+    # Mark a message that was not shown completely.
     cut = (" [so far]" if turn.status is None else " [cut off]") if turn.partial else ""
     why = f"({short(turn.failure, _ROOM)})" if turn.failure else ""
     calls = f"[{counted(turn.calls, 'call')}]" if turn.calls else ""
-    return " ".join(filter(None, (words + cut, why, calls))) or "nothing was said"
+    return " ".join(filter(None, (text + cut, why, calls))) or "nothing was said"
 
 
 def _turn_json(turn: TranscriptTurn) -> dict[str, object]:

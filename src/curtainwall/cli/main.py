@@ -1,4 +1,4 @@
-"""The program `curtainwall`: finds the command, imports that one alone, and turns every fault into one line and an exit code."""
+"""The program `curtainwall`: finds and imports one command, and turns every error into one line and an exit code."""
 
 import errno
 import gc
@@ -8,13 +8,14 @@ from importlib import import_module
 from typing import NamedTuple, cast
 
 from curtainwall import __version__
+from curtainwall.cli.global_options import BadGlobalOption, take_global_options, wants_json
 
 NAME = "curtainwall"
 FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
 
 class CommandEntry(NamedTuple):
-    """Where a command lives, and what the overview says of it."""
+    """The module of a command, and its line in the overview."""
 
     module: str
     about: str
@@ -56,16 +57,18 @@ def main() -> int:
         return 0
     try:
         if arguments[:1] == ["--complete"]:
-            # A shell asks, at the press of a key: typer alone would take longer than the answer.
+            # A shell asks at each key press; importing typer alone would take too long.
             from curtainwall.cli.completion import complete
 
             return complete(arguments[1:])
+        options, arguments = take_global_options(arguments)
+        os.environ.update(options.environ)
         code = _run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read us has gone; there is nobody to tell.
+        # Our reader is gone, so there is nobody to report to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except Exception as error:
@@ -84,8 +87,11 @@ def _run(arguments: list[str]) -> int:
 
     wanted = next((word for word in arguments if not word.startswith("-")), None)
 
-    def root(version: bool = typer.Option(False, "--version", "-V", help="Show the version and exit.")) -> None:
-        """Take `--version` beside other words, too."""
+    def root(
+        version: bool = typer.Option(False, "--version", "-V", help="Show the version and exit."),
+        home: str = typer.Option("", "--home", metavar="DIR", help="Keep everything there.", show_default=False),  # noqa: ARG001 - for the help
+    ) -> None:
+        """Take `--version` beside other words, too; the help shows the other options, which were taken before."""
         if version:
             print(f"{NAME} {__version__}")
             raise SystemExit(0)
@@ -93,37 +99,37 @@ def _run(arguments: list[str]) -> int:
     app = typer.Typer(name=NAME, add_completion=False, no_args_is_help=True, rich_markup_mode=None, context_settings=_HELP)
     app.callback(help=_ABOUT)(root)
     for name, command in COMMANDS.items():
-        # Only the wanted command is imported; the others stand in the overview by name, so that `--help` stays fast.
+        # Import only the wanted command; the overview lists the others by name, so that `--help` stays fast.
         module = import_module(f"curtainwall.cli.commands.{command.module}") if name == wanted else None
         if command.is_group:
-            made = module.app if module else typer.Typer(name=name)
-            for below in made.registered_commands:
-                below.cls = HelpedCommand
-            app.add_typer(made, name=name, help=command.about, no_args_is_help=True)
+            target = module.app if module else typer.Typer(name=name)
+            for subcommand in target.registered_commands:
+                subcommand.cls = HelpedCommand
+            app.add_typer(target, name=name, help=command.about, no_args_is_help=True)
         else:
-            made = getattr(module, name.replace("-", "_")) if module else _elsewhere
-            app.command(name, cls=HelpedCommand, help=made.__doc__ or command.about, short_help=command.about)(made)
+            target = getattr(module, name.replace("-", "_")) if module else _placeholder
+            app.command(name, cls=HelpedCommand, help=target.__doc__ or command.about, short_help=command.about)(target)
     group = cast("TyperGroup", get_command(app))
-    # The overview as it is written above, where a newcomer's first commands come first; typer puts groups last.
+    # Keep the order of `COMMANDS`, which begins with a newcomer's first commands; typer puts groups last.
     group.commands = {name: group.commands[name] for name in COMMANDS}
-    for below in (command for it in group.commands.values() if isinstance(it, TyperGroup) for command in it.commands.values()):
-        # The whole line: the library would cut it to what fits beside the name.
-        below.short_help = (below.help or "").strip().partition("\n")[0]
+    for subcommand in (command for it in group.commands.values() if isinstance(it, TyperGroup) for command in it.commands.values()):
+        # The whole line; the library would cut it to the width beside the name.
+        subcommand.short_help = (subcommand.help or "").strip().partition("\n")[0]
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
     try:
-        told = group.main(arguments, prog_name=NAME, standalone_mode=False)
+        result = group.main(arguments, prog_name=NAME, standalone_mode=False)
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):
-            # The library takes a reader that has gone for a failure; what became of the command is not known.
+            # The library treats a closed pipe as a failure, but we do not know whether the command failed.
             raise ended.__context__ from None
         raise
-    return told if isinstance(told, int) else 0
+    return result if isinstance(result, int) else 0
 
 
 def _wanted_path() -> str:
-    """Return the command as far as it can be told from what was written."""
+    """Return the command line's command, as far as we can recognise it."""
     first = next((word for word in sys.argv[1:] if word in COMMANDS), None)
     return NAME if first is None else f"{NAME} {first}"
 
@@ -131,48 +137,79 @@ def _wanted_path() -> str:
 _HELP = {"help_option_names": ["-h", "--help"]}
 _ABOUT = """A session runtime for untrusted AI agents: one log, one gate, and a human wherever that human is.
 
-Everything is kept in ~/.curtainwall, or where CURTAINWALL_HOME says.
+Everything is kept in ~/.curtainwall, or where CURTAINWALL_HOME says, or --home, which wins and may also follow the command.
 """
 
 
-def _elsewhere() -> None:
+def _placeholder() -> None:
     pass
+
+
+class _Complaint(NamedTuple):
+    """What is said about an error, and the exit code."""
+
+    message: str
+    code: int = FAILED
+    hint: str = ""
 
 
 def _report_failure(error: Exception) -> int:
     import typer
 
-    if isinstance(error, typer.TyperException):
-        message = error.format_message()
-        if message.startswith("Usage:"):
-            print(message, file=sys.stderr)
+    if isinstance(error, typer.TyperException) and (overview := error.format_message()).startswith("Usage:"):
+        if not wants_json(sys.argv[1:]):
+            print(overview, file=sys.stderr)
             return USAGE
-        from curtainwall.cli.help import usage_words
+        return _complain(_Complaint("there is no command", USAGE, f"see `{_wanted_path()} --help`"))
+    return _complain(_complaint(error))
+
+
+def _complaint(error: Exception) -> _Complaint:
+    import typer
+
+    if isinstance(error, BadGlobalOption):
+        return _Complaint(str(error), USAGE)
+    if isinstance(error, typer.TyperException):
+        from curtainwall.cli.help import in_our_words
 
         context = getattr(error, "ctx", None)
         options = [word for option in context.command.params for word in option.opts] if context else ()
-        _complain(usage_words(message, context.command_path if context else _wanted_path(), options))
-        return error.exit_code
+        path = context.command_path if context else _wanted_path()
+        return _Complaint(in_our_words(error.format_message(), options), error.exit_code, f"see `{path} --help`")
     if isinstance(error, typer.Abort):
-        _complain("nothing was done")
-    elif _is_ours(error):
-        _complain(str(error))
-        return getattr(error, "exit_code", FAILED)
-    elif isinstance(error, OSError):
-        room = "; make room on that disk, nothing that was there is lost" if error.errno == errno.ENOSPC else ""
-        _complain(f"{(error.strerror or type(error).__name__).lower()}{f': `{error.filename}`' if error.filename else ''}{room}")
-    else:
-        _complain(f"a fault of ours: {type(error).__name__}: {error}; set CURTAINWALL_DEBUG=1 to see where, and please report it")
-    return FAILED
+        return _Complaint("nothing was done")
+    if _is_ours(error):
+        return _Complaint(str(error), getattr(error, "exit_code", FAILED))
+    if isinstance(error, OSError):
+        message = f"{(error.strerror or type(error).__name__).lower()}{f': `{error.filename}`' if error.filename else ''}"
+        return _Complaint(message, hint="make room on that disk, nothing that was there is lost" if error.errno == errno.ENOSPC else "")
+    if isinstance(error, UnicodeEncodeError) and (words := [word for word in sys.argv[1:] if not _is_text(word)]):
+        return _Complaint(f"`{words[0]}` is not valid {sys.getfilesystemencoding()}, the encoding of your locale", USAGE)
+    message = f"a fault of ours: {type(error).__name__}: {error}"
+    return _Complaint(message, hint="set CURTAINWALL_DEBUG=1 to see where, and please report it")
 
 
 def _is_ours(error: Exception) -> bool:
-    # What raised it has imported the model; nothing is imported for the sake of a message.
+    # If the error is ours, the model is already imported; import nothing for a message.
     errors = sys.modules.get("curtainwall.model.errors")
     return errors is not None and isinstance(error, errors.CurtainwallError)
 
 
-def _complain(message: str) -> None:
-    """Print one line; a message may quote what an agent wrote, so nothing in it can move the cursor."""
-    inert = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message)
+def _is_text(word: str) -> bool:
+    # Bytes that cannot be decoded become surrogates, which no encoding can hold.
+    return not any("\ud800" <= letter <= "\udfff" for letter in word)
+
+
+def _complain(complaint: _Complaint) -> int:
+    """Print one line to stderr, as JSON if the command was to print JSON; return the exit code."""
+    message, code, hint = complaint
+    if wants_json(sys.argv[1:]):
+        import json
+
+        print(json.dumps({"error": {"message": message, **({"hint": hint} if hint else {}), "code": code}}), file=sys.stderr)
+        return code
+    line = f"{message}{'' if message.endswith('?') else ';'} {hint}" if hint else message
+    # A message may quote an agent.
+    inert = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
     print(f"{NAME}: {inert}", file=sys.stderr)
+    return code

@@ -1,8 +1,9 @@
-"""What the program shows: results on stdout, everything else on stderr, as text or as exactly one JSON document.
+"""Output of the commands: results on stdout, everything else on stderr, as text or as exactly one JSON document.
 
-Only blanks are broken at, so an id or a path that somebody has to copy stays whole.
+Lines break only at spaces, so that ids and paths can be copied whole.
 """
 
+import codecs
 import json
 import os
 import shutil
@@ -19,12 +20,13 @@ from typing import Annotated
 import typer
 
 from curtainwall.channels.plain import display_width
+from curtainwall.cli.streams import json_escape
 from curtainwall.model import CurtainwallError, Effect, Millis
 from curtainwall.session import inert
 
 
 class Misuse(CurtainwallError):
-    """The command line asks for something that makes no sense."""
+    """The command line makes no sense."""
 
     exit_code = 2
 
@@ -37,7 +39,7 @@ class Output(StrEnum):
 
 
 def require_directory(path: Path | None, option: str) -> None:
-    """Raise `Misuse` for a directory that was given and is not there; a typing error must not pass for an empty place."""
+    """Raise `Misuse` if a given directory does not exist; a typo must not pass for an empty directory."""
     if path is not None and not path.is_dir():
         why = "is no directory" if path.exists() else "does not exist"
         raise Misuse(f"{option} `{path}` {why}; name a directory that is there")
@@ -55,17 +57,17 @@ def show(text: str) -> None:
 
 
 def show_json(document: object) -> None:
-    """Print the one document of a command."""
+    """Print a command's one JSON document."""
     print(json.dumps(document, ensure_ascii=True))
 
 
 def note(text: str) -> None:
-    """Tell the user something that is not the result."""
+    """Print a message that is not part of the result."""
     print(text, file=sys.stderr)
 
 
 def paint(text: str, colour: str) -> str:
-    """Return text in a colour where stdout is a terminal and nobody minds."""
+    """Return coloured text if stdout is a terminal and colours are not turned off."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty():
         return text
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
@@ -77,67 +79,68 @@ def verdict_word(effect: Effect) -> str:
 
 
 def json_line(text: str) -> str:
-    """Return a line of JSON as it is for a program, and on a terminal with everything escaped that is not plainly visible."""
-    if not sys.stdout.isatty():
+    """Return a line of JSON; escape what is not printable on a terminal, and what is not ASCII if stdout is not UTF-8."""
+    is_utf8 = codecs.lookup(sys.stdout.encoding).name == "utf-8"
+    if is_utf8 and not sys.stdout.isatty():
         return text
-    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+    return "".join(letter if letter.isprintable() and (is_utf8 or letter.isascii()) else json_escape(letter) for letter in text)
 
 
 def timestamp(at: Millis | None) -> str | None:
-    """Return a time for other programs."""
+    """Return a time in ISO format, for programs."""
     return None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def room() -> int | None:
-    """Return how broad a line may be: as the terminal is, or as COLUMNS says of it; None where no terminal is written to."""
+    """Return the width of the terminal, or COLUMNS; None if stdout is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is lost; raise where nobody can be asked or the answer is no."""
+    """Ask for confirmation; raise if there is no terminal or the answer is no."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Misuse("nobody can be asked here; add --yes if you mean it")
-    # A loop that runs takes Ctrl-C for itself and ends its task when that rests next, which a question that is waited for never does.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    # What was typed before the question could be read does not answer it.
+    # A running event loop handles Ctrl-C by cancelling its task at the next await, but a blocking question never awaits.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Discard what was typed before the question was shown.
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
     try:
         agreed = typer.confirm(question, err=True)
-    except typer.Abort as gone:
-        # The question's own line is not over yet.
+    except typer.Abort as abort:
+        # End the line of the question.
         note("")
-        if isinstance(gone.__context__, KeyboardInterrupt):
+        if isinstance(abort.__context__, KeyboardInterrupt):
             note("nothing was done")
             raise KeyboardInterrupt from None
         raise
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
     if not agreed:
         raise typer.Abort
 
 
-# Folded beyond this, a table is harder to read than paragraphs; a time still makes two lines, its day and the rest.
+# A table that is folded more than this is harder to read than paragraphs; a timestamp still fits in two lines.
 _NARROWEST, _TALLEST = 12, 4
 
 Shade = Callable[[str], str]
-"""Sets a head off from what stands under or beside it."""
+"""Highlights a head."""
 
 
 def columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as aligned columns that fit the terminal; whatever stands in them is inert. In a pipe each row is one line."""
+    """Return rows as aligned columns that fit the terminal, with inert cells. In a pipe each row is one line."""
     cells = [[inert(str(cell)) for cell in row] for row in rows]
     return laid_out(heads, cells, room(), lambda head: paint(head, "dim"))
 
 
 def hanging(text: str, indent: int) -> str:
-    """Return one line of text that begins so far to the right, folded there where the terminal is narrow."""
-    return text if (most := room()) is None else f"\n{' ' * indent}".join(folded(text, most - indent))
+    """Return a line of text that starts at an indent, folded to fit the terminal."""
+    return text if (width := room()) is None else f"\n{' ' * indent}".join(folded(text, width - indent))
 
 
 def laid_out(heads: Sequence[str], rows: Sequence[Sequence[str]], room: int | None, shade: Shade) -> str:
-    """Return rows under their heads, in at most so many columns of a terminal where that can be done; None is any number of them."""
+    """Return rows under their heads, no wider than `room` if possible; None means no limit."""
     widths = [max(map(display_width, column)) for column in zip(heads, *rows, strict=True)]
     if room is None or not any(map(any, rows)):
         return _table(heads, rows, widths, shade)
@@ -150,7 +153,7 @@ def laid_out(heads: Sequence[str], rows: Sequence[Sequence[str]], room: int | No
 
 
 def folded(text: str, width: int) -> list[str]:
-    """Return text in lines of a width, broken at blanks alone: a longer word has a line of its own, whole."""
+    """Return text in lines of a width, broken only at spaces; a longer word gets its own line."""
     if display_width(text) <= width:
         return [text]
     lines: list[str] = []
@@ -171,19 +174,19 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence
 
 
 def _narrowed(widths: Sequence[int], rows: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return widths that fit, the broadest columns narrowed first, or nearly so where words would have to be broken."""
+    """Return widths that fit, narrowing the widest columns first, but no narrower than the longest word."""
     narrow = [*widths]
     floors = [
         max(min(width, _NARROWEST), *(display_width(word) for cell in column for word in cell.split(" ")))
         for width, column in zip(widths, zip(*rows, strict=True), strict=True)
     ]
-    while sum(narrow) > room and (able := [place for place, width in enumerate(narrow) if width > floors[place]]):
-        narrow[max(able, key=narrow.__getitem__)] -= 1
+    while sum(narrow) > room and (reducible := [index for index, width in enumerate(narrow) if width > floors[index]]):
+        narrow[max(reducible, key=narrow.__getitem__)] -= 1
     return narrow
 
 
 def _paragraphs(heads: Sequence[str], rows: Sequence[Sequence[str]], room: int, shade: Shade) -> str:
-    """Return each row as lines of its own, without what it does not have."""
+    """Return each row as a paragraph of titled lines, without empty cells."""
     indent = max(display_width(head) for head, column in zip(heads, zip(*rows, strict=True), strict=True) if any(column)) + 2
     return "\n\n".join(
         "\n".join(_titled(head, cell, indent, room, shade) for head, cell in zip(heads, row, strict=True) if cell) for row in rows
@@ -193,7 +196,7 @@ def _paragraphs(heads: Sequence[str], rows: Sequence[Sequence[str]], room: int, 
 def _titled(head: str, cell: str, indent: int, room: int, shade: Shade) -> str:
     if indent + max(map(display_width, cell.split(" "))) <= room:
         return shade(_padded(head, indent)) + f"\n{' ' * indent}".join(folded(cell, room - indent))
-    # Below its head a long word has more room.
+    # A long word has more room below its head.
     return "\n  ".join([shade(head), *folded(cell, room - 2)])
 
 

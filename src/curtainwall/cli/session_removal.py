@@ -1,4 +1,4 @@
-"""`curtainwall sessions delete` and `clean`: sessions that are taken away for good, and what is told of it."""
+"""`curtainwall sessions delete` and `clean`: delete sessions for good, and report it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _MANY = 1_000_000_000
 
 
 def ago(text: str) -> int:
-    """Return when it was so long before now."""
+    """Return the time that lies a duration before now; raise `Misuse`."""
     # Start-up time: listings need none of this.
     from curtainwall.config.fields import parse_duration
 
@@ -84,8 +84,8 @@ async def _remove(rows: Sequence[SessionRow]) -> "list[Removal]":
 
 
 async def _remove_leftovers() -> int | None:
-    """Remove the containers of agents whose owners are dead, and tell how many there were; None where no engine answers."""
-    # Start-up time: the engine's client takes longer to load than most commands run.
+    """Remove containers whose owners are dead, and return how many; None if no engine answers."""
+    # Start-up time: the engine's client takes long to load.
     from curtainwall.agents.external.container import Engine, EngineMissing, Fleet
 
     engine = Engine()

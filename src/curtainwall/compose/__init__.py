@@ -1,1 +1,1 @@
-"""The one place that introduces the packages to each other, in levels: store, sessions, gate, agents."""
+"""The one place that connects the packages to each other, in levels: store, sessions, gate, agents."""

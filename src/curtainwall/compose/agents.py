@@ -1,4 +1,4 @@
-"""The fourth level: agents work, of three kinds (our own, in containers, as processes), and channels have a desk."""
+"""The fourth level: agents of three kinds (our own, in containers, as processes), and the desk that channels use."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -53,7 +53,7 @@ def all_agents(config: Config) -> tuple[str, ...]:
 
 
 class ContainerKind:
-    """The agents of others, behind our gate and our proxy."""
+    """External agents in containers, behind our gate and our proxy."""
 
     def __init__(self, wired: GatedSessions, journal: Journal) -> None:
         self._wired = wired
@@ -67,24 +67,24 @@ class ContainerKind:
         return contained_agents(self._wired.setup.config.agents)
 
     async def require_ready(self, agent: str) -> None:
-        """Raise, with what to do, where the engine, the image, the key or room on the disk is missing."""
+        """Raise, with what to do, if the engine, the image, the key or disk space is missing."""
         await self._containers().require_ready(agent)
 
     async def lacks_image(self, agent: str) -> bool:
-        """Tell whether an agent's image has to be built first; raise where nothing could be built."""
+        """Tell whether an agent's image has to be built first; raise if it cannot be built."""
         return await self._containers().lacks_image(agent)
 
     async def build(self, agent: str) -> AsyncIterator[str]:
-        """Build an agent's image, and tell how it goes."""
+        """Build an agent's image, and yield the progress."""
         async for line in self._containers().build(agent):
             yield line
 
     def require_model(self, agent: str, model: str) -> None:
-        """Raise where an agent cannot use a model of this name."""
+        """Raise if an agent cannot use a model of this name."""
         self._containers().require_model(agent, model)
 
     async def worker(self) -> "ContainerAgent":
-        """Return whoever keeps the containers."""
+        """Return the agent that runs the containers."""
         if self._agent is None:
             self._agent = await self._containers().agent(self._journal)
         return self._agent
@@ -96,7 +96,7 @@ class ContainerKind:
 
     def _containers(self) -> "Containers":
         if self._made is None:
-            # Start-up time: the engine's client and the authority take longer to load than most sessions last.
+            # Start-up time: the engine's client and the authority take long to load.
             from curtainwall.compose.external.containers import Containers
 
             self._made = Containers(self._wired)
@@ -114,15 +114,15 @@ class ProcessKind:
         self._made: Processes | None = None
 
     async def require_ready(self, agent: str) -> None:
-        """Raise, with what to do, where the program, the confinement or the key is missing."""
+        """Raise, with what to do, if the program, the confinement or the key is missing."""
         await self._processes().require_ready(agent)
 
     def require_model(self, agent: str, model: str) -> None:
-        """Raise where the agent cannot use a model of this name."""
+        """Raise if the agent cannot use a model of this name."""
         self._processes().require_model(agent, model)
 
     async def worker(self) -> "ProcessAgent":
-        """Return whoever keeps the processes."""
+        """Return the agent that runs the processes."""
         return await self._processes().agent()
 
     async def close(self) -> None:
@@ -132,7 +132,7 @@ class ProcessKind:
 
     def _processes(self) -> "Processes":
         if self._made is None:
-            # Start-up time: the proxy and its authority take longer to load than most sessions last.
+            # Start-up time: the proxy and its authority take long to load.
             from curtainwall.compose.external.processes import Processes
 
             self._made = Processes(self._wired, self._journal)
@@ -145,7 +145,7 @@ _LEAST_MEMORY = 512 * _MIB
 TERMINAL = Route(channel="local", reference="terminal")
 
 ModelOf = Callable[[str], LanguageModel]
-"""Finds a model by the name that a session has for it."""
+"""Finds a model by the name in a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,30 +156,30 @@ class RunningAgents:
     journal: SessionJournal
     turns: Turns
     desk: SessionDesk
-    crew: AgentRegistry
-    listening: LiveFeed
-    """What happens right now, in whichever process."""
+    agents: AgentRegistry
+    live: LiveFeed
+    """What happens right now, in any process."""
 
     @property
     def line(self) -> ChannelPorts:
-        """The line of a text channel to the house."""
+        """The ports of a text channel."""
         wired = self.wired
-        explaining, knowledge = Explanations(wired.sessions), HouseKnowledge(wired.sessions, wired.masker)
-        return ChannelPorts(self.desk, wired.house.feed, self.listening, wired.house.clock, explaining, knowledge)
+        explanations, knowledge = Explanations(wired.sessions), HouseKnowledge(wired.sessions, wired.masker)
+        return ChannelPorts(self.desk, wired.registry.feed, self.live, wired.registry.clock, explanations, knowledge)
 
 
 class InstructionPins:
-    """Which instructions of each workspace were last gone by, in a file of ours."""
+    """Remembers in a file of ours which instructions of each workspace were last used."""
 
     def __init__(self, pins: Pins) -> None:
         self._pins = pins
 
     def known(self, workspace: str, path: str) -> str | None:
-        """Return the digest that was remembered."""
+        """Return the remembered digest, if any."""
         return self._pins.all().get(f"{workspace}/{path}")
 
     def remember(self, workspace: str, path: str, digest: str) -> None:
-        """Remember a digest in place of the one before."""
+        """Replace the remembered digest."""
         self._pins.set(f"{workspace}/{path}", digest)
 
 
@@ -192,12 +192,12 @@ class BuiltinKind:
         setup = wired.setup
         self._model_of = model_of
         self._workers = Workers(lambda: worker_launcher(setup), code_limits(setup), most=setup.config.code.workers)
-        around = BuiltinPorts(
-            feed=wired.house.feed,
+        ports = BuiltinPorts(
+            feed=wired.registry.feed,
             gate=wired.gate,
             journal=journal,
             hooks=wired.hooks,
-            clock=wired.house.clock,
+            clock=wired.registry.clock,
             masker=wired.masker,
             programs=ProgramRunner(self._workers, SnapshotSeal(house_key(setup.home.mask_key)), journal),
             model_of=model_of,
@@ -206,13 +206,13 @@ class BuiltinKind:
             skills=partial(prompted_skills, skill_index(setup.home), mask=wired.masker.mask_text),
             hosts=partial(describe_hosts, wired),
         )
-        self._agent = BuiltinAgent(around, threshold)
+        self._agent = BuiltinAgent(ports, threshold)
 
     async def require_ready(self, agent: str) -> None:
-        """See nothing: what it needs comes with us, and a model is looked for by its name."""
+        """Check nothing: everything it needs ships with us, and `require_model` checks the model."""
 
     def require_model(self, agent: str, model: str) -> None:
-        """Raise where a name leads to no model."""
+        """Raise if there is no model of this name."""
         del agent
         self._model_of(model)
 
@@ -226,9 +226,9 @@ class BuiltinKind:
 
 
 @asynccontextmanager
-async def run_agents(wired: GatedSessions, model_of: ModelOf, wanted: SessionSpec) -> AsyncGenerator[RunningAgents]:
-    """Let agents work in a house until the context is left; then turns that run are parked."""
-    house, journal = wired.house, SessionJournal(wired.house)
+async def run_agents(wired: GatedSessions, model_of: ModelOf, spec: SessionSpec) -> AsyncGenerator[RunningAgents]:
+    """Run agents until the context is left; then park the running turns."""
+    registry, journal = wired.registry, SessionJournal(wired.registry)
     threshold = wired.setup.config.model.compact_at or None
     crew = AgentRegistry(
         wired.sessions.names.of,
@@ -236,15 +236,15 @@ async def run_agents(wired: GatedSessions, model_of: ModelOf, wanted: SessionSpe
         ContainerKind(wired, journal),
         ProcessKind(wired, journal),
     )
-    lifetimes = SessionHooks(wired.hooks, wired.lifecycle)
-    turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words, wired.gate, lifetimes)
+    session_hooks = SessionHooks(wired.hooks, wired.lifecycle)
+    turns = Turns(registry, crew, wired.hooks, crew.last_words, wired.gate, session_hooks)
     watch = wired.setup.home.root / "run" / "watch"
-    listening = RemoteListening(journal, house.feed, wired.store.leases, watch)
-    desk = SessionDesk(wired.sessions, DeskPorts(wired.incoming, crew, turns.attend, wanted, threshold))
-    keeping = Keeper(wired.teams, turns, crew).at_work() if wired.setup.config.teams else nullcontext()
+    listening = RemoteListening(journal, registry.feed, wired.store.leases, watch)
+    desk = SessionDesk(wired.sessions, DeskPorts(wired.incoming, crew, turns.attend, spec, threshold))
+    keeper = Keeper(wired.teams, turns, crew).at_work() if wired.setup.config.teams else nullcontext()
     async with LiveEndpoint(journal, watch).open():
         try:
-            async with keeping:
+            async with keeper:
                 yield RunningAgents(wired, journal, turns, desk, crew, listening)
         finally:
             await turns.close()
@@ -252,14 +252,14 @@ async def run_agents(wired: GatedSessions, model_of: ModelOf, wanted: SessionSpe
 
 
 def model_finder(wired: GatedSessions) -> ModelOf:
-    """Return what finds models by name, each once, and asks them with patience."""
+    """Return a function that finds models by name, creates each once, and retries their calls."""
     settings = model_settings(wired.setup.config, wired.masker.learn)
-    found: dict[str, LanguageModel] = {}
+    models: dict[str, LanguageModel] = {}
 
     def model_of(name: str) -> LanguageModel:
-        if name not in found:
-            found[name] = RetryingModel(find_model(name, settings), asyncio.sleep)
-        return found[name]
+        if name not in models:
+            models[name] = RetryingModel(find_model(name, settings), asyncio.sleep)
+        return models[name]
 
     return model_of
 
@@ -273,32 +273,32 @@ def session_spec(
     name: str,
     route: Route = TERMINAL,
 ) -> SessionSpec:
-    """Return what a new session should be: as the user says, and where they say nothing, as fits the agent."""
+    """Return the spec of a new session: the user's choices, or else defaults for the agent."""
     require_short_name(name)
     if agent == BUILTIN:
         return SessionSpec(model or default_model_of(wired), workspace, name, agent, mode or Mode.DEFAULT, (route,))
-    own = agent_model(wired.setup.config.agents, agent)
-    return SessionSpec(model or own, workspace, name, agent, mode or default_mode(agent, workspace), (route,))
+    configured = agent_model(wired.setup.config.agents, agent)
+    return SessionSpec(model or configured, workspace, name, agent, mode or default_mode(agent, workspace), (route,))
 
 
 def default_mode(agent: str, workspace: Path | None) -> Mode:
-    """Return the mode of an agent's new session: giving a project to an agent that has it mounted is granting edits in it."""
+    """Return the default mode for a new session: giving a project to a container agent, which has it mounted, grants edits in it."""
     return Mode.DEFAULT if workspace is None or agent in (BUILTIN, LOCAL) else Mode.ACCEPT_EDITS
 
 
 def default_model_of(wired: GatedSessions) -> str:
-    """Return the model of a new session where none is named."""
+    """Return the default model for a new session."""
     return default_model_name(wired.setup.config, wired.masker.learn)
 
 
 def code_limits(setup: Setup) -> CodeLimits:
-    """Return what one program may use."""
-    told = setup.config.code
-    return CodeLimits(seconds=float(told.seconds), memory=told.memory * _MIB, calls=told.calls)
+    """Return the limits of one program."""
+    section = setup.config.code
+    return CodeLimits(seconds=float(section.seconds), memory=section.memory * _MIB, calls=section.calls)
 
 
 def worker_launcher(setup: Setup) -> Path:
-    """Return what starts a code worker, confined; raise where that cannot be had and the user did not say otherwise."""
+    """Return what starts a confined code worker; raise if it cannot be confined and the user has not allowed unconfined ones."""
     binary = find_monty()
     if binary is None:
         raise Broken("the interpreter for programs (`monty`) is not installed; install `pydantic-monty` again")

@@ -1,4 +1,4 @@
-"""Asks as files in a session's directory, wired to the house: shown there, and answered from there."""
+"""Asks as files in a session's directory: shown there, and answered from there."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
@@ -11,7 +11,7 @@ from curtainwall.model import HOUSE_CHANNELS, AnswerApproval, ApprovalQuery, Ses
 
 
 def rendezvous_of(wired: GatedSessions, *, only: SessionId | None = None, left: Iterable[SessionId] = ()) -> Rendezvous:
-    """Return what keeps the asks of one session as files, or those of every session that is not of a terminal."""
+    """Return what keeps the asks of one session as files, or of every session that is not run by a terminal."""
     home, index = wired.setup.home, wired.store.index
 
     def is_served(session: SessionId) -> bool:
@@ -24,25 +24,25 @@ def rendezvous_of(wired: GatedSessions, *, only: SessionId | None = None, left: 
         return {row.session for row in rows if only is not None or is_served(row.session)}
 
     def directory_of(session: SessionId) -> Path:
-        place = home.session(session)
-        place.prepare()
-        return place.escalations
+        session_home = home.session(session)
+        session_home.prepare()
+        return session_home.escalations
 
     async def send(session: SessionId, command: AnswerApproval) -> int:
-        # Under the approval's name: looked at again while the session's owner is stopped, the file is still one answer.
-        return await wired.house.send(session, command, f"file {command.approval} {command.granted}")
+        # The key names the approval: a file that is read again while the session's owner is stopped still counts as one answer.
+        return await wired.registry.send(session, command, f"file {command.approval} {command.granted}")
 
-    return Rendezvous(wired.house.feed, send, concerned, directory_of, filter(is_served, left) if only is None else (only,))
+    return Rendezvous(wired.registry.feed, send, concerned, directory_of, filter(is_served, left) if only is None else (only,))
 
 
 @asynccontextmanager
 async def ask_files_of(wired: GatedSessions, session: SessionId) -> AsyncGenerator[None]:
-    """Show a session's asks as files, and take answers from files, where `approvals.files` says so."""
+    """Show a session's asks as files, and take answers from files, if `approvals.files` is set."""
     if not wired.setup.config.approvals.files:
         yield
         return
     rendezvous = rendezvous_of(wired, only=session)
-    # What was answered while nobody looked counts before anything goes on.
+    # Answers that were given while nobody looked count before anything continues.
     await rendezvous.answer()
     task = asyncio.create_task(rendezvous.run(), name=f"files of {session}")
     try:

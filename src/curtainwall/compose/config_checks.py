@@ -1,4 +1,4 @@
-"""Whether a configuration that can be read can also be used: its lists, servers, credentials and hooks, apart from the rules beside it."""
+"""Checks whether a readable configuration can be used: its lists, servers, credentials and hooks, but not the rules."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from curtainwall.policy import Lists, Protection, load
 
 
 def fault_in_config(home: Home, config: Config) -> str:
-    """Return why nothing could be judged with this configuration, or nothing where it is sound or only the rules are at fault."""
+    """Return why this configuration cannot be used; empty if it can, or if only the rules are at fault."""
     try:
         lists_of(home.config, config)
     except CurtainwallError as fault:
@@ -38,23 +38,23 @@ def _rules_are_at_fault(home: Home) -> bool:
 
 
 def missing_references(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Return a sentence for each program and model that is named and not there, with the key that names it."""
+    """Return a sentence for each configured program and model that is missing, with its key."""
     return (*_programs(config, environ), *_models(config, environ))
 
 
 def _programs(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
-    named = [
+    commands = [
         ("approvals.approver", config.approvals.approver[:1], "every ask is left to humans"),
         ("notify.command", config.notify.command[:1], "nobody is told by it"),
         *((f"servers.{name}.command", (server.command,), "its tools cannot be called") for name, server in config.servers.items()),
     ]
     user = user_homes(environ)[0]
-    # The system's own programs are there for a sandboxed server whatever our path says.
+    # A sandboxed server always has the system's programs, whatever our path is.
     places = f"{environ.get('PATH', '')}{os.pathsep}{os.defpath}"
-    for key, programs, so in named:
+    for key, programs, consequence in commands:
         for program in programs:
             if shutil.which(user + program[1:] if program.startswith("~/") else program, path=places) is None:
-                yield f"`{key}` names the program `{program}`, which is not there or cannot be run; until it can, {so}"
+                yield f"`{key}` names the program `{program}`, which is not there or cannot be run; until it can, {consequence}"
 
 
 def _models(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
@@ -63,19 +63,19 @@ def _models(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     except Broken as fault:
         yield str(fault)
         return
-    named = [("model.name", BUILTIN, config.model.name)]
-    named += [(f"cron.{name}.model", job.agent, job.model or "") for name, job in config.cron.items()]
-    named += [(f"webhooks.hooks.{name}.model", hook.agent, hook.model or "") for name, hook in config.webhooks.hooks.items()]
-    named += [(f"teams.{name}.model", team.agent, team.model or "") for name, team in config.teams.items()]
-    for key, agent, model in named:
+    models = [("model.name", BUILTIN, config.model.name)]
+    models += [(f"cron.{name}.model", job.agent, job.model or "") for name, job in config.cron.items()]
+    models += [(f"webhooks.hooks.{name}.model", hook.agent, hook.model or "") for name, hook in config.webhooks.hooks.items()]
+    models += [(f"teams.{name}.model", team.agent, team.model or "") for name, team in config.teams.items()]
+    for key, agent, model in models:
         if agent == BUILTIN and (fault := fault_in_name(model, settings)):
             yield f"`{key}`: {fault}"
 
 
 def unshown_targets(config: Config) -> tuple[str, ...]:
-    """Return a sentence for each place that is named and not served, with the key that names it."""
-    found = ((key, place, _why_not(config, parse_place(place))) for key, places in _named(config) for place in places)
-    return tuple(f"`{key}` names `{place}`, {why}; asks are not shown there" for key, place, why in found if why)
+    """Return a sentence for each configured place that is not served, with its key."""
+    targets = ((key, place, _why_not(config, parse_place(place))) for key, places in _named(config) for place in places)
+    return tuple(f"`{key}` names `{place}`, {why}; asks are not shown there" for key, place, why in targets if why)
 
 
 def _named(config: Config) -> Iterator[tuple[str, Iterable[str]]]:
@@ -89,7 +89,7 @@ def _named(config: Config) -> Iterator[tuple[str, Iterable[str]]]:
 
 
 def _why_not(config: Config, place: Route) -> str:
-    """Return why an ask would not be shown at a place; nothing where it would."""
+    """Return why an ask would not be shown at a place; empty if it would."""
     match place.channel:
         case "web":
             return "" if config.web.enabled else "but `web.enabled` is false"
@@ -101,5 +101,5 @@ def _why_not(config: Config, place: Route) -> str:
             rooms = config.matrix.rooms
             return "" if not rooms or place.reference in rooms else "which is not among `matrix.rooms`"
         case channel:
-            # A program that has the house in it may serve a channel of its own, which then has its operators here.
+            # A program that embeds us may serve its own channel, whose operators are configured here.
             return "" if channel in config.channels else f"and nothing here serves `{channel}`; write `web` or `matrix:!room:server`"

@@ -1,4 +1,4 @@
-"""Connections whose content nobody sees, of tool servers and external agents: each is a question to the session's gate."""
+"""Tunnels of tool servers and external agents, whose content nobody sees: the session's gate decides about each."""
 
 import asyncio
 from collections.abc import Iterable
@@ -22,30 +22,30 @@ from curtainwall.policy import covers_host
 from curtainwall.runtime.gate.permits import Holds, PermitWatch, no_permit_watch
 
 ASK_SECONDS: Final = 20.0
-"""Seconds that a connection waits for a human; after that it is refused, and the ask stays open."""
+"""Seconds that a connection waits for a human; then it is refused, and the ask stays open."""
 
 REMEMBERED: Final = 10.0
-"""Seconds for which a yes holds for further connections to the same place, where nothing has happened since that could change it."""
+"""Seconds for which a yes covers more connections to the same place, unless something happens that could change it."""
 
 
 def tunnels_of(ask: AskGate, session: SessionId, by: str, hosts: Iterable[str] = ("*",), watch: PermitWatch = no_permit_watch) -> Decide:
-    """Return who decides about a session's tunnels: `hosts` (as in `lists.hosts`) may be asked for, and the gate judges each."""
-    named, allowed = frozenset(hosts), dict[tuple[str, int], tuple[float, Holds]]()
+    """Return what decides about a session's tunnels: only `hosts` (as in `lists.hosts`) may be asked for, and the gate judges each."""
+    host_entries, allowed = frozenset(hosts), dict[tuple[str, int], tuple[float, Holds]]()
 
     async def decide(facts: HostFacts) -> HostDecision:
-        if not covers_host(named, facts.host, facts.port, facts.scope):
+        if not covers_host(host_entries, facts.host, facts.port, facts.scope):
             return HostDecision(allowed=False, reason=f"`{facts.host}:{facts.port}` is not among the hosts that `{by}` may ask for")
         place, now = (facts.host, facts.port), asyncio.get_running_loop().time()
         until, holds = allowed.get(place, (0.0, _never))
         if until > now and holds():
             return HostDecision(allowed=True, holds=holds)
-        noted = watch(session)
+        watched = watch(session)
         answer = await _ask_gate(ask, session, CallRequest(tool=CONNECT_SERVER, arguments={"url": _url(facts), "by": by}, by_house=True))
         if isinstance(answer, HostDecision):
             return answer
         for old in [old for old, (until, _) in allowed.items() if until <= now]:
             del allowed[old]
-        holds = noted.since(answer.call)
+        holds = watched.since(answer.call)
         allowed[place] = asyncio.get_running_loop().time() + REMEMBERED, holds
         return HostDecision(allowed=True, holds=holds)
 
@@ -60,21 +60,21 @@ def _url(facts: HostFacts) -> str:
     return f"https://{facts.host}:{facts.port}"
 
 
-async def _ask_gate(ask: AskGate, session: SessionId, wish: CallRequest) -> Answer | HostDecision:
-    """Walk through the gate, and return the yes or what is told instead; a human is waited for a moment, and the ask stays open then."""
-    # A connection takes nothing back: however the wait for it ends, whoever comes again finds the answer.
-    asking = asyncio.ensure_future(ask(session, wish, Presence(has_left=True)))
+async def _ask_gate(ask: AskGate, session: SessionId, request: CallRequest) -> Answer | HostDecision:
+    """Ask the gate, and return its yes or a refusal. Wait only briefly for a human; the ask then stays open."""
+    # The ask is never withdrawn: however this wait ends, the next attempt finds the answer.
+    task = asyncio.ensure_future(ask(session, request, Presence(has_left=True)))
     try:
-        await asyncio.wait({asking}, timeout=ASK_SECONDS)
-        if not asking.done():
-            asking.cancel()
-            await asyncio.wait({asking})
-        answer = None if asking.cancelled() else await asking
+        await asyncio.wait({task}, timeout=ASK_SECONDS)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+        answer = None if task.cancelled() else await task
     except CurtainwallError as fault:
         return HostDecision(allowed=False, reason=f"the connection could not be asked for: {fault}")
     except asyncio.CancelledError:
-        asking.cancel()
-        await asyncio.wait({asking})
+        task.cancel()
+        await asyncio.wait({task})
         raise
     if answer is None or answer.waiting:
         return HostDecision(
@@ -86,7 +86,7 @@ async def _ask_gate(ask: AskGate, session: SessionId, wish: CallRequest) -> Answ
 
 
 class TurnNetworkGate:
-    """Asks for one turn. A refusal stands until the turn is over; a yes is asked for every time, because labels may have come since."""
+    """Asks the gate for one turn. A refusal lasts until the turn ends; a yes is never reused, because labels may have been added."""
 
     def __init__(self, gate: Gate, at: TurnAt, watch: PermitWatch = no_permit_watch) -> None:
         self._gate = gate
@@ -95,32 +95,32 @@ class TurnNetworkGate:
         self._refused: dict[tuple[str, str], str] = {}
         self._is_over = False
 
-    async def judge(self, reach: ProviderAction) -> Handling:
-        """Say what becomes of something that a provider would do beyond answering."""
-        key = "url" if reach.kind is ProviderActionKind.URL else "what"
-        answer = await self._asked(f"provider_{reach.kind.value}", key, reach.what, provider=reach.provider)
+    async def judge(self, action: ProviderAction) -> Handling:
+        """Decide about something that a provider would do besides answering."""
+        key = "url" if action.kind is ProviderActionKind.URL else "what"
+        answer = await self._asked(f"provider_{action.kind.value}", key, action.what, provider=action.provider)
         return "remove" if isinstance(answer, str) else "allow"
 
     async def decide(self, facts: HostFacts) -> HostDecision:
-        """Say whether a connection may be made whose content nobody sees."""
-        noted = self._watch(self._at.session)
+        """Decide whether a tunnel may be opened."""
+        watched = self._watch(self._at.session)
         answer = await self._asked("connect", "url", f"https://{facts.host}:{facts.port}")
         if isinstance(answer, str):
             return HostDecision(allowed=False, reason=answer, is_logged=True)
-        holds = noted.since(answer.call)
+        holds = watched.since(answer.call)
         return HostDecision(allowed=True, holds=lambda: not self._is_over and holds())
 
     def end(self) -> None:
-        """Let nothing that was permitted hold any longer: the turn is over."""
+        """End the turn: nothing that was permitted holds any longer."""
         self._is_over = True
 
     async def _asked(self, tool: str, key: str, value: str, **more: str) -> Answer | str:
-        """Return the yes, or why it is refused."""
-        known = self._refused.get((tool, value))
-        if known is not None:
-            return known
+        """Return the answer if it is a yes, or else the reason."""
+        refusal = self._refused.get((tool, value))
+        if refusal is not None:
+            return refusal
         request = CallRequest(tool=f"{EGRESS_SERVER}.{tool}", arguments={**more, key: value}, turn=self._at.turn, by_house=True)
-        # A connection takes nothing back: when it is gone, whoever comes again finds the answer.
+        # The ask is never withdrawn: when this connection is gone, the next attempt finds the answer.
         answer = await self._gate.request(self._at.session, request, presence=Presence(has_left=True))
         if answer.result is not None and answer.result.ok:
             return answer

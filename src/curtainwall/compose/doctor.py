@@ -1,4 +1,4 @@
-"""What this machine can do for us: each finding says whether a guarantee holds and, where it does not, what to do."""
+"""The checks behind `doctor`: each finding says whether a guarantee holds on this machine and, if not, what to do."""
 
 import asyncio
 import ctypes
@@ -29,6 +29,7 @@ from curtainwall.config.schema import Config
 from curtainwall.config.secrets import faults_in_secrets
 from curtainwall.facts import is_beneath
 from curtainwall.host import BubblewrapMissing, confined_worker, confinement_report, find_bubblewrap, find_monty
+from curtainwall.host.extras import ExtraMissing
 from curtainwall.host.home import Home
 from curtainwall.model import Broken, CurtainwallError, Index, Marks, SessionId, SessionQuery
 from curtainwall.operations.fork import FICLONE
@@ -45,16 +46,16 @@ _PATIENCE = 15
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One thing we looked at."""
+    """The result of one check."""
 
     name: str
-    standing: FindingStatus
+    status: FindingStatus
     what: str
     todo: str = ""
 
 
 def examine(home: Home) -> Iterator[DoctorFinding]:
-    """Look at everything that our guarantees rest on."""
+    """Check everything that our guarantees depend on."""
     for look in (_python, _kernel, _openat2, _landlock, _docker, _sqlite):
         yield look()
     yield from _confinement(home)
@@ -114,12 +115,12 @@ def _landlock() -> DoctorFinding:
 
 
 def _confinement(home: Home) -> Iterator[DoctorFinding]:
-    """Say what `host` found out about itself; it tried it."""
-    found = find_bubblewrap()
-    if isinstance(found, BubblewrapMissing):
-        yield DoctorFinding("bubblewrap", "warn", f"{found.reason}; shell, git and sandboxed servers are absent", found.remedy)
+    """Report what `host` can confine; it has tried each guarantee."""
+    bubblewrap = find_bubblewrap()
+    if isinstance(bubblewrap, BubblewrapMissing):
+        yield DoctorFinding("bubblewrap", "warn", f"{bubblewrap.reason}; shell, git and sandboxed servers are absent", bubblewrap.remedy)
         return
-    yield DoctorFinding("bubblewrap", "ok", f"{found.version}: commands run without network, with the workspace alone")
+    yield DoctorFinding("bubblewrap", "ok", f"{bubblewrap.version}: commands run without network, with the workspace alone")
     limits = None
     with suppress(CurtainwallError):
         limits = share_limits(load_config(home.config).sandboxes)
@@ -128,27 +129,27 @@ def _confinement(home: Home) -> Iterator[DoctorFinding]:
 
 
 def _workers(home: Home) -> DoctorFinding:
-    """Say what holds code workers, having started one each way until one held."""
+    """Report what confines code workers, after starting one each way until one works."""
     binary = find_monty()
     if binary is None:
         return DoctorFinding("code workers", "warn", "no `monty` here: code mode is refused", "install pydantic-monty anew")
     try:
-        # Where a launcher would be written: whether programs may be started there is part of the question.
+        # The launcher is written here, so this also checks that programs may be started here.
         with tempfile.TemporaryDirectory(dir=_nearest(home.root)) as directory:
-            held = confined_worker(binary, Path(directory)).how
+            how = confined_worker(binary, Path(directory)).how
     except OSError as error:
         return DoctorFinding("code workers", "warn", f"cannot be tried: {error.strerror}", "make our directory writable")
     except CurtainwallError as error:
         return DoctorFinding("code workers", "warn", f"none: code mode is refused; {error}")
-    by = "bubblewrap" if held == "bubblewrap" else "Landlock and a system-call filter"
-    return DoctorFinding("code workers", "ok", f"held by {by}: no network, no files, one life with us")
+    means = "bubblewrap" if how == "bubblewrap" else "Landlock and a system-call filter"
+    return DoctorFinding("code workers", "ok", f"held by {means}: no network, no files, one life with us")
 
 
 def _docker() -> DoctorFinding:
-    # Start-up time: only whoever looks at the machine needs the engine's client here.
-    from curtainwall.agents.external.container import Engine
-
     async def version() -> str:
+        # Start-up time: only this check needs the engine's client.
+        from curtainwall.agents.external.container import Engine
+
         engine = Engine()
         try:
             async with asyncio.timeout(_PATIENCE):
@@ -158,8 +159,10 @@ def _docker() -> DoctorFinding:
 
     fix = "install and start Docker; nothing else needs it"
     try:
-        # The way that agents take, and not the client's: that one may be missing, or lead to another engine.
+        # Connect as agents do. The `docker` client may be missing, or talk to another engine.
         return DoctorFinding("docker", "ok", f"engine {asyncio.run(version())}: container agents can run")
+    except ExtraMissing as fault:
+        return DoctorFinding("docker", "warn", f"container agents cannot run: {fault}")
     except CurtainwallError as fault:
         return DoctorFinding("docker", "warn", f"container agents cannot run: {fault}", fix)
     except TimeoutError:
@@ -199,7 +202,7 @@ def _file_system(home: Home) -> DoctorFinding:
 
 
 def _durability(home: Home) -> DoctorFinding:
-    """Sync a file where the log is or would be; a disk that answers at once probably did not write."""
+    """Time a sync where the log is or would be; a disk that answers at once probably did not write."""
     try:
         with tempfile.NamedTemporaryFile(dir=_nearest(home.root)) as file:
             took: list[float] = []
@@ -234,11 +237,11 @@ def _sharing(home: Home) -> DoctorFinding:
 
 def _space(home: Home) -> DoctorFinding:
     free = shutil.disk_usage(_nearest(home.root)).free
-    told = f"{free / 1024**3:.1f} GiB free"
+    text = f"{free / 1024**3:.1f} GiB free"
     return (
-        DoctorFinding("space", "warn", told, "free some; a full disk parks every session")
+        DoctorFinding("space", "warn", text, "free some; a full disk parks every session")
         if free < _LITTLE_SPACE
-        else DoctorFinding("space", "ok", told)
+        else DoctorFinding("space", "ok", text)
     )
 
 
@@ -246,10 +249,10 @@ def _modes(home: Home) -> DoctorFinding:
     if not home.root.exists():
         above = _nearest(home.root)
         if not os.access(above, os.W_OK | os.X_OK, effective_ids=True):
-            told = f"{home.root} is not there, and {above} is not yours to make it in"
-            return DoctorFinding("home", "fail", told, "set CURTAINWALL_HOME to a directory of your own")
+            text = f"{home.root} is not there, and {above} is not yours to make it in"
+            return DoctorFinding("home", "fail", text, "set CURTAINWALL_HOME to a directory of your own")
         return DoctorFinding("home", "ok", f"{home.root} is not there yet; it is made with mode 0700")
-    # What an editor writes has mode 0644. That is no fault: the directory is closed, so it matters only that nobody else writes there.
+    # Editors write files with mode 0644. That is fine: the directory is closed, so it matters only that nobody else can write there.
     edited = {home.config, *home.root.glob("policy/*")}
     open_to_others = [
         str(path.relative_to(home.root.parent))
@@ -276,18 +279,18 @@ def _config(home: Home) -> DoctorFinding:
             raise Broken(fault)
         return f"{home.config} is sound" if home.config.exists() else "the defaults"
 
-    found = _tried("config", act, "until then every command refuses")
-    if found.standing != "ok":
-        return found
+    finding = _tried("config", act, "until then every command refuses")
+    if finding.status != "ok":
+        return finding
     config = load_config(home.config)
-    unshown, lost = unshown_targets(config), missing_references(config)
-    more = f" (and {len(unshown) + len(lost) - 1} more; `curtainwall config show` has all)" if len(unshown) + len(lost) > 1 else ""
+    unshown, missing = unshown_targets(config), missing_references(config)
+    more = f" (and {len(unshown) + len(missing) - 1} more; `curtainwall config show` has all)" if len(unshown) + len(missing) > 1 else ""
     todo = "serve that place, or name another" if unshown else "install it, or name another"
-    return DoctorFinding("config", "warn", f"{(*unshown, *lost)[0]}{more}", todo) if unshown or lost else found
+    return DoctorFinding("config", "warn", f"{(*unshown, *missing)[0]}{more}", todo) if unshown or missing else finding
 
 
 def _secrets(home: Home) -> DoctorFinding:
-    """Say which secrets `serve` would miss if it was started from here; another environment may have them."""
+    """Report the secrets that `serve` would lack if started from here; another environment may have them."""
     try:
         faults = list(faults_in_secrets(load_config(home.config)))
     except CurtainwallError:
@@ -301,28 +304,28 @@ def _secrets(home: Home) -> DoctorFinding:
 
 
 def _matrix(home: Home) -> DoctorFinding:
-    """Say what `serve` found wrong when it last tried: only it talks to the homeserver."""
+    """Report the problems that `serve` last recorded: only `serve` talks to the homeserver."""
     try:
         config = load_config(home.config)
         with open_store(home) as store:
-            found = list(matrix_trouble(config, store.marks, store.index))
+            problems = list(matrix_trouble(config, store.marks, store.index))
     except CurtainwallError as fault:
         return DoctorFinding("matrix", "warn", f"unknown: {fault}")
-    if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        return DoctorFinding("matrix", "warn", f"{found[0]}{more}", "docs/matrix.md, When something goes wrong")
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        return DoctorFinding("matrix", "warn", f"{problems[0]}{more}", "docs/matrix.md, When something goes wrong")
     return DoctorFinding("matrix", "ok", "nothing is known to be wrong" if config.matrix.homeserver else "not configured")
 
 
 def _keys(home: Home) -> DoctorFinding:
-    """Say which keys of models are not where the configuration says; those that only a program or a keyring knows are not asked for."""
+    """Report model keys that are not where the configuration says; keys in a program or a keyring are not read."""
     try:
         config = load_config(home.config)
         missing: dict[str, None] = {}
         served = [(agent, "") for agent in ("", *config.agents)]
         for agent, name in (*served, *((team.agent, name) for name, team in config.teams.items() if team.keys)):
-            given = accesses(config, lambda _name, _value: None, agent=agent, team=name)
-            missing |= dict.fromkeys(asyncio.run(missing_keys(given)).values())
+            access_by_provider = accesses(config, lambda _name, _value: None, agent=agent, team=name)
+            missing |= dict.fromkeys(asyncio.run(missing_keys(access_by_provider)).values())
     except CurtainwallError as fault:
         return DoctorFinding("keys", "warn", f"unknown: {fault}")
     if missing:
@@ -331,7 +334,7 @@ def _keys(home: Home) -> DoctorFinding:
 
 
 def _model(home: Home) -> DoctorFinding:
-    """Say which model a new session would use; it is no fault to have none but the stand-in."""
+    """Report which model a new session would use; having only the stand-in is fine."""
     try:
         config = load_config(home.config)
         name = default_model_name(config, lambda _name, _value: None)
@@ -347,7 +350,7 @@ def _model(home: Home) -> DoctorFinding:
 
 
 def _local_agents(home: Home) -> DoctorFinding:
-    """Say what local agents would lack, where the configuration or the path has one; it is no fault to have none that nobody wants."""
+    """Report what local agents lack, if one is configured or on the path; a missing agent that nobody configured is fine."""
     try:
         config = load_config(home.config)
     except CurtainwallError:
@@ -387,8 +390,8 @@ def _policy(home: Home) -> DoctorFinding:
         setup = load_setup(environ={**os.environ, "CURTAINWALL_HOME": str(home.root)})
     except CurtainwallError as error:
         return DoctorFinding("policy", "fail", str(error), "until then nothing is allowed")
-    told = f"{len(setup.policy.rules)} rules, {len(setup.policy.protection.never)} protected paths"
-    return DoctorFinding("policy", "warn", setup.warnings[0], told) if setup.warnings else DoctorFinding("policy", "ok", told)
+    summary = f"{len(setup.policy.rules)} rules, {len(setup.policy.protection.never)} protected paths"
+    return DoctorFinding("policy", "warn", setup.warnings[0], summary) if setup.warnings else DoctorFinding("policy", "ok", summary)
 
 
 def _log(home: Home) -> DoctorFinding:
@@ -401,7 +404,7 @@ def _log(home: Home) -> DoctorFinding:
 
 
 def _workspaces(home: Home) -> DoctorFinding:
-    """See that the sessions' own workspaces are in this home; otherwise it is a copy of another one, or was moved."""
+    """Check that the sessions' own workspaces are in this home; if not, the home was copied or moved."""
     try:
         with open_store(home) as store:
             rows = store.index.sessions(SessionQuery(limit=_LOOKED_AT))
@@ -416,7 +419,7 @@ def _workspaces(home: Home) -> DoctorFinding:
 
 
 def matrix_trouble(config: Config, marks: Marks, index: Index) -> Iterator[str]:
-    """Yield what stands between people on Matrix and this house."""
+    """Yield the problems that keep people on Matrix from reaching us."""
     if config.matrix.homeserver is None or config.matrix.user is None:
         return
     # Start-up time: the library behind it is big.
@@ -426,9 +429,9 @@ def matrix_trouble(config: Config, marks: Marks, index: Index) -> Iterator[str]:
     if memory.not_let_in:
         yield memory.not_let_in
     for room, left in memory.left().items():
-        if many := sum(_is_open(index, session) for session in left.sessions):
-            which = f"asks of {counted(many, 'session')} are not shown there; invite `{config.matrix.user}` again, or answer them elsewhere"
-            yield f"we are no longer in `{room}` ({left.why}): {which}"
+        if count := sum(_is_open(index, session) for session in left.sessions):
+            note = f"asks of {counted(count, 'session')} are not shown there; invite `{config.matrix.user}` again, or answer them elsewhere"
+            yield f"we are no longer in `{room}` ({left.why}): {note}"
 
 
 def _is_open(index: Index, session: SessionId) -> bool:

@@ -1,4 +1,4 @@
-"""What an agent is told of the network before it asks: which hosts it may fetch from freely, and what becomes of all others."""
+"""The description of the network for agents: which hosts they may fetch from without asking, and what happens with others."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Final, assert_never
 from curtainwall.compose.gate import GatedSessions
 from curtainwall.model import BadCall, Effect, HostFacts, Place, Scope, SessionId, ToolHost
 from curtainwall.policy import Policy, judge
-from curtainwall.session import Rules, SessionState, standing_answer
+from curtainwall.session import Rules, SessionState, covers_of, standing_answer
 
 _TOOL: Final = "fetch.get"
 _MOST_NAMED: Final = 20
 _MOST_LETTERS: Final = 600
 _MOST_TRIED: Final = 60
-# What no list and no rule names, in the place of everything that none does.
+# A host that no list or rule names, to represent all such hosts.
 _STRANGER: Final = "a-host-that-nobody-named"
 _ELSEWHERE: Final = f"{_STRANGER}.com"
 
@@ -22,19 +22,19 @@ _READING: Final = "That is for reading; a request with a body is judged on its o
 
 @dataclass(frozen=True, slots=True)
 class FreeHosts:
-    """What lists and rules say to one session right now."""
+    """What lists and rules currently allow one session to fetch from."""
 
     others: Effect
-    """What becomes of a public host that nobody named."""
+    """The effect for a public host that no list or rule names."""
     named: tuple[str, ...] = ()
-    """Public hosts that are free; `*.` stands for every subdomain."""
+    """Public hosts that are allowed without asking; `*.` means every subdomain."""
     is_more: bool = False
-    """Others may be free that are not named: there are too many, or they are of a private network."""
+    """Whether more hosts may be allowed: there are too many to name, or they are on a private network."""
     is_asked: bool = False
-    """Some that are named in lists or rules are asked about."""
+    """Whether some hosts in lists or rules need approval."""
 
     def text(self) -> str:
-        """Return it in words for an agent."""
+        """Return the description for an agent."""
         if self.others is Effect.ALLOW:
             return f"Hosts: `fetch` reads from any public host without anybody being asked, unless a rule says otherwise. {_READING}"
         rest = self._rest()
@@ -61,32 +61,33 @@ class FreeHosts:
 
 @dataclass(frozen=True, slots=True)
 class _FetchJudge:
-    """The gate's own judgement on calls that nobody makes. Nothing is logged, looked up or connected to."""
+    """Judges hypothetical calls as the gate would. Nothing is logged, resolved or connected to."""
 
     tools: ToolHost
     rules: Rules
     state: SessionState
 
     def effect(self, host: str) -> tuple[Effect, bool]:
-        """Return what becomes of fetching from a host, and whether it is a public one; raise `BadCall`."""
+        """Return the effect of fetching from a host, and whether the host is public; raise `BadCall`."""
         facts = self.state.facts
         place = Place(session=SessionId(facts.session), workspace=facts.workspace, mode=facts.mode)
         subject = self.tools.prepare(_TOOL, {"url": f"https://{host}/"}, place).subject
         is_public = all(it.facts.scope is Scope.PUBLIC for it in subject.resources if isinstance(it.facts, HostFacts))
         verdict = judge(self.rules.policy, subject, facts)
-        is_answered = verdict.effect is Effect.ASK and standing_answer(self.state, subject, verdict, self.rules) is not None
-        return Effect.ALLOW if is_answered else verdict.effect, is_public
+        if verdict.effect is Effect.ASK and standing_answer(self.state, subject, covers_of(verdict, subject), self.rules) is not None:
+            return Effect.ALLOW, is_public
+        return verdict.effect, is_public
 
 
 def free_hosts(tools: ToolHost, rules: Rules, state: SessionState) -> FreeHosts | None:
-    """Return what a session may fetch from, or None where it has nothing to fetch with.
+    """Return what a session may fetch from, or None if it has no tool to fetch with.
 
-    INVARIANT: only what this session would be allowed now is named. What is asked about or refused is not, and nor is anything of a
-    private network: an agent, and its model's provider, learn no more of that than the user tells them.
+    INVARIANT: this names only hosts that the session may fetch from now. It names no hosts that need approval or are refused, and none
+    on a private network: an agent, and its model's provider, learn no more about those than the user tells them.
     """
-    asking, named, letters, tried = _FetchJudge(tools, rules, state), list[str](), 0, 0
+    fetch_judge, hosts, letters, tried = _FetchJudge(tools, rules, state), list[str](), 0, 0
     try:
-        others, _ = asking.effect(_ELSEWHERE)
+        others, _ = fetch_judge.effect(_ELSEWHERE)
     except BadCall:
         return None
     is_more = is_asked = False
@@ -94,31 +95,31 @@ def free_hosts(tools: ToolHost, rules: Rules, state: SessionState) -> FreeHosts 
         return FreeHosts(others)
     for name in _candidates(rules.policy):
         tried += 1
-        if tried > _MOST_TRIED or len(named) == _MOST_NAMED or letters > _MOST_LETTERS:
+        if tried > _MOST_TRIED or len(hosts) == _MOST_NAMED or letters > _MOST_LETTERS:
             is_more = True
             break
         try:
-            effect, is_public = asking.effect(_example_host(name))
+            effect, is_public = fetch_judge.effect(_example_host(name))
         except BadCall:
             continue
         is_asked = is_asked or effect is Effect.ASK
         if effect is Effect.ALLOW and is_public:
-            named.append(name)
+            hosts.append(name)
             letters += len(name)
         is_more = is_more or (effect is Effect.ALLOW and not is_public)
-    return FreeHosts(others, tuple(named), is_more, is_asked)
+    return FreeHosts(others, tuple(hosts), is_more, is_asked)
 
 
 def describe_hosts(wired: GatedSessions, session: SessionId) -> str:
-    """Return what a session's agent is told of the network; nothing where it has nothing to fetch with."""
-    # Only looked at: a process that is got ready for a session may stand beside the one that decides for it.
-    state = wired.house.peek(session) or wired.sessions.state(session)
-    found = free_hosts(wired.tools, wired.in_force.terms().rules.of_session(state.opened), state)
-    return "" if found is None else found.text()
+    """Return the description of the network for a session's agent; empty if it has no tool to fetch with."""
+    # Read only: this may be a warm process, while another process decides for the session.
+    state = wired.registry.peek(session) or wired.sessions.state(session)
+    hosts = free_hosts(wired.tools, wired.active.terms().rules.of_session(state.opened), state)
+    return "" if hosts is None else hosts.text()
 
 
 def _candidates(policy: Policy) -> Iterator[str]:
-    """Yield what lists and rules name, as it is told, once each."""
+    """Yield the hosts in lists and rules, once each."""
     yield from dict.fromkeys((*policy.lists.hosts, *(name for host in policy.permitted_hosts for name in (host, f"*.{host}"))))
 
 

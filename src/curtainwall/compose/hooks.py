@@ -1,42 +1,46 @@
-"""The user's hooks, made from the configuration: where they are written, what they run in, and where their notes go."""
+"""The user's hooks, made from the configuration: where they are defined, where they run, and where their notes are recorded."""
 
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from pydantic import JsonValue
 
 from curtainwall.config.loader import read_plain
 from curtainwall.config.schema import Config
 from curtainwall.host.home import Home, user_homes
-from curtainwall.model import SYSTEM, Broken, CurtainwallError, ExtensionNoted, Place, RecordProgress, SessionId, Undecided
-from curtainwall.runtime import SessionRegistry
-from curtainwall.tools.hooks import Copies, FileClaims, HookSettings, HookSurroundings, Lifecycle, Pins, UserHooks, read_settings
+from curtainwall.model import SYSTEM, Broken, CurtainwallError, ExtensionNoted, Place, SessionId, Undecided
+from curtainwall.tools.hooks import HookSettings, read_settings
+
+if TYPE_CHECKING:
+    # Start-up time: most commands run no hook.
+    from curtainwall.runtime import SessionRegistry
+    from curtainwall.tools.hooks import HookSurroundings, Lifecycle, Pins, UserHooks
 
 _LOG = logging.getLogger(__name__)
 
 
 def hook_file(config: Config, environ: Mapping[str, str]) -> Path | None:
     """Return the settings file that the configuration names, or None."""
-    told = config.hooks.file
-    return None if told is None else Path(user_homes(environ)[0] + told[1:] if told.startswith("~") else told)
+    path = config.hooks.file
+    return None if path is None else Path(user_homes(environ)[0] + path[1:] if path.startswith("~") else path)
 
 
 def hook_settings(home: Home, config: Config, environ: Mapping[str, str]) -> HookSettings:
-    """Return the hooks that the configuration names, here and in a file; raise `Broken`.
+    """Return the hooks from the configuration and from the file that it names; raise `Broken`.
 
-    Their programs start in our own directory. In a workspace, a `json.py` of the agent's would be what `python3 -c "import json"` runs.
+    Their programs start in our own directory. In a workspace, `python3 -c "import json"` would run the agent's `json.py`.
     """
     directory = str(home.root)
-    here = read_settings(cast("JsonValue", config.hooks.settings), directory=directory, strict=True)
+    configured = read_settings(cast("JsonValue", config.hooks.settings), directory=directory, strict=True)
     file = hook_file(config, environ)
     if file is None:
-        return here
+        return configured
     try:
-        there = read_settings(cast("JsonValue", json.loads(read_plain(file))), directory=directory)
+        from_file = read_settings(cast("JsonValue", json.loads(read_plain(file))), directory=directory)
     except OSError as fault:
         raise Broken(
             f"the hooks in `{file}` cannot be read: {(fault.strerror or '').lower()}; correct `hooks` in the configuration"
@@ -45,55 +49,64 @@ def hook_settings(home: Home, config: Config, environ: Mapping[str, str]) -> Hoo
         raise Broken(f"the hooks in `{file}` are no JSON; correct the file") from None
     except Broken as fault:
         raise Broken(f"the hooks in `{file}`: {fault}") from None
-    return HookSettings((*here.hooks, *there.hooks), (*here.notes, *there.notes))
+    return HookSettings((*configured.hooks, *from_file.hooks), (*configured.notes, *from_file.notes))
 
 
-def pins_of(home: Home) -> Pins:
-    """Return which workspaces' own hooks the user trusted."""
+def pins_of(home: Home) -> "Pins":
+    """Return the workspaces whose hooks the user has trusted."""
+    # Start-up time: reading the configuration looks at no workspace.
+    from curtainwall.tools.hooks import Pins
+
     return Pins(home.root / "pins.json")
 
 
-def user_hooks(configured: HookSettings, around: HookSurroundings, home: Home, house: SessionRegistry) -> UserHooks:
-    """Return the hooks of the house, whose notes are kept with their session."""
+def user_hooks(configured: HookSettings, surroundings: "HookSurroundings", home: Home, registry: "SessionRegistry") -> "UserHooks":
+    """Return the user's hooks, whose notes are recorded with their session."""
+    # Start-up time: as above.
+    from curtainwall.model import RecordProgress
+    from curtainwall.tools.hooks import Copies, UserHooks
 
-    async def note(session: SessionId, told: Mapping[str, JsonValue]) -> None:
-        noted = ExtensionNoted(at=house.clock.now(), extension="hooks", data=told)
-        # Whoever waits for the hook must not wait for ever for an owner that is stopped; the note is kept for it.
+    async def note(session: SessionId, data: Mapping[str, JsonValue]) -> None:
+        event = ExtensionNoted(at=registry.clock.now(), extension="hooks", data=data)
+        # The hook's caller must not wait forever for a session owner that is stopped; the note is kept for the owner.
         with suppress(Undecided):
-            await house.send(session, RecordProgress(by=SYSTEM, events=(noted,)))
+            await registry.send(session, RecordProgress(by=SYSTEM, events=(event,)))
 
     pins = pins_of(home)
-    # Pins that cannot be read are told as soon as a hook would have to run; until then they keep everything.
+    # Unreadable pins are reported as soon as a hook would have to run; until then nothing is swept.
     with suppress(Broken):
         Copies.of(pins).sweep(pins)
-    return UserHooks(configured, around, pins, note)
+    return UserHooks(configured, surroundings, pins, note)
 
 
 class SessionHooks:
-    """Tells hooks of the beginning and the end of the sessions whose agents work here, where any hook would hear of it."""
+    """Notifies hooks when sessions with agents in this process begin and end, if any hook listens."""
 
-    def __init__(self, hooks: UserHooks, lifecycle: Lifecycle) -> None:
+    def __init__(self, hooks: "UserHooks", lifecycle: "Lifecycle") -> None:
         self._hooks = hooks
         self._lifecycle = lifecycle
 
     async def begun(self, place: Place) -> None:
-        """Tell of a beginning. Whoever hears only of ends needs to have had the beginning, too: that is how one is found after a crash."""
+        """Notify hooks of a beginning. Hooks that listen only for ends need it, too: after a crash, it shows which ends are missing."""
         if self._hooks.listens("SessionStart", place) or self._hooks.listens("SessionEnd", place):
             await self._tried(self._lifecycle.begin, place.session)
 
     async def ended(self, place: Place) -> None:
-        """Tell of an end."""
+        """Notify hooks of an end."""
         if self._hooks.listens("SessionEnd", place):
             await self._tried(self._lifecycle.end, place.session)
 
-    async def _tried(self, tell: Callable[[SessionId], Awaitable[None]], session: SessionId) -> None:
-        """Tell of it; where that cannot be done, the session goes on all the same."""
+    async def _tried(self, notify: Callable[[SessionId], Awaitable[None]], session: SessionId) -> None:
+        """Notify hooks; if that fails, log it and let the session go on."""
         try:
-            await tell(session)
+            await notify(session)
         except (CurtainwallError, OSError) as fault:
             _LOG.warning("hooks could not be told of session `%s`: %s", session, fault)
 
 
-def lifecycle_of(hooks: UserHooks, home: Home, house: SessionRegistry) -> Lifecycle:
-    """Return what tells hooks of the beginning and the end of sessions, once each, whichever process does."""
-    return Lifecycle(hooks, house.feed, FileClaims(lambda session: home.session(session).root / "hooks"), house.send)
+def lifecycle_of(hooks: "UserHooks", home: Home, registry: "SessionRegistry") -> "Lifecycle":
+    """Return what notifies hooks of the beginning and end of sessions, once each across all processes."""
+    # Start-up time: as above.
+    from curtainwall.tools.hooks import FileClaims, Lifecycle
+
+    return Lifecycle(hooks, registry.feed, FileClaims(lambda session: home.session(session).root / "hooks"), registry.send)

@@ -1,4 +1,4 @@
-"""What sessions know beyond themselves, made from the home directory: the shelf of skills and the memory, and both in words."""
+"""The skills and memory in the home directory, and text that describes them."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,7 +10,7 @@ from curtainwall.operations.sessions import Sessions
 from curtainwall.tools.memory import Notebook
 from curtainwall.tools.skills import Skill, SkillIndex, SkillTrust
 
-_STANDS = {
+_TRUST_TEXTS = {
     SkillTrust.OWN: "yours",
     SkillTrust.PINNED: "of the workspace, pinned",
     SkillTrust.CHANGED: "of the workspace, changed since it was pinned: asked about before it is loaded",
@@ -28,12 +28,12 @@ class HouseKnowledge:
         self._masker = masker
 
     def skills(self, session: SessionId) -> str:
-        """Return the skills of a session, and which of them ask; raise `NotFound`."""
+        """Describe the skills of a session, and which of them need approval; raise `NotFound`."""
         workspace = self._sessions.state(session).workspace
         return self._masker.mask_text("\n".join(skill_lines(skill_index(self._sessions.home), workspace)))
 
     def memory(self, session: SessionId) -> str:
-        """Return what a session can recall, and where it is kept; raise `NotFound`."""
+        """Describe what a session can recall, and where it is kept; raise `NotFound`."""
         workspace = self._sessions.state(session).workspace
         return self._masker.mask_text("\n".join(memory_lines(open_notebook(self._sessions.home), workspace)))
 
@@ -49,24 +49,24 @@ def open_notebook(home: Home) -> Notebook:
 
 
 def trust_text(skill: Skill) -> str:
-    """Return in words where a skill is from and whether somebody is asked about it."""
-    return _STANDS[skill.trust]
+    """Describe where a skill is from and whether it needs approval."""
+    return _TRUST_TEXTS[skill.trust]
 
 
 def skill_lines(shelf: SkillIndex, workspace: Workspace) -> Iterator[str]:
-    """Yield every skill of a session, and what is none and why."""
-    skills, passed = shelf.look(workspace)
+    """Yield lines for every skill of a session, and for each unusable file with the reason."""
+    skills, skipped = shelf.look(workspace)
     for skill in skills:
         yield f"{skill.name}  ({trust_text(skill)})  {short(skill.description, 200)}".rstrip()
         yield f"  {short(skill.path, 300)}  {skill.digest[:12]}"
-    for each in passed:
-        yield f"not usable: {short(each.path, 300)}: {short(each.why, 200)}"
-    if not skills and not passed:
+    for item in skipped:
+        yield f"not usable: {short(item.path, 300)}: {short(item.why, 200)}"
+    if not skills and not skipped:
         yield "there are no skills; docs/skills.md says where they are looked for"
 
 
 def memory_lines(notebook: Notebook, workspace: Workspace) -> Iterator[str]:
-    """Yield everything that a session can recall, with where it came from."""
+    """Yield lines for everything that a session can recall, with its origin."""
     pages = notebook.pages(workspace)
     for page in pages:
         yield f"{page.name}: {short(page.path, 300)}"
@@ -81,15 +81,15 @@ def memory_lines(notebook: Notebook, workspace: Workspace) -> Iterator[str]:
 
 
 def prompted_skills(shelf: SkillIndex, workspace: Workspace, *, mask: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
-    """Return the names of a session's skills and what the model is told of each; of what nobody has seen, the name alone."""
-    told: list[tuple[str, str]] = []
+    """Return the names and descriptions of a session's skills for the prompt; the description of an untrusted skill is left out."""
+    entries: list[tuple[str, str]] = []
     room = _ROOM
     skills, _ = shelf.look(workspace)
-    for place, skill in enumerate(skills):
-        known = short(mask(skill.description), _LONGEST_PROMPTED)
-        about = known if skill.trust.is_known else "(it came with the workspace; a person is asked before you get it)"
+    for index, skill in enumerate(skills):
+        description = short(mask(skill.description), _LONGEST_PROMPTED)
+        about = description if skill.trust.is_known else "(it came with the workspace; a person is asked before you get it)"
         room -= len(skill.name) + len(about)
         if room < 0:
-            return (*told, ("…", f"{len(skills) - place} more are not listed here"))
-        told.append((skill.name, about))
-    return tuple(told)
+            return (*entries, ("…", f"{len(skills) - index} more are not listed here"))
+        entries.append((skill.name, about))
+    return tuple(entries)

@@ -1,4 +1,4 @@
-"""Models between the configuration and the agent: keys, addresses and prices. No key is read here."""
+"""Model settings made from the configuration: keys, addresses and prices. No key is read here."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -12,18 +12,18 @@ from curtainwall.model import Broken
 
 PROVIDERS = ("anthropic", "openai")
 ONLY_FOREIGN = ("gemini",)
-"""Providers that agents in containers talk to and our own does not; under these names the key alone may stand."""
+"""Providers that only agents in containers use, not our own; a section with one of these names may have just a key."""
 
 
 def model_settings(config: Config, learn: Callable[[str, str], None], environ: Mapping[str, str] = os.environ) -> ModelSettings:
-    """Return everything that finding a model needs; raise `Broken` for a server without an address."""
+    """Return the settings for finding models; raise `Broken` for a server without an address."""
     keys = keys_in(environ)
     urls: dict[str, str] = {}
     endpoints: dict[str, ModelEndpoint] = {}
     for name, section in config.models.items():
         key = key_in(section, environ)
         if name in PROVIDERS:
-            # A token signs a program in that we are not.
+            # A token is for signing in to another program, so we cannot use it.
             keys |= {} if key is None or section.oauth else {name: key}
             urls |= {} if section.url is None else {name: section.url}
         elif section.url is None and name in ONLY_FOREIGN:
@@ -34,19 +34,19 @@ def model_settings(config: Config, learn: Callable[[str, str], None], environ: M
             )
         else:
             endpoints[name] = ModelEndpoint(section.url, section.model, key)
-    told = config.model
-    price = None if told.input_price is None or told.output_price is None else Price(told.input_price, told.output_price)
-    return ModelSettings(keys, urls, endpoints, told.context_size, price, float(told.silence), learn)
+    defaults = config.model
+    price = None if defaults.input_price is None or defaults.output_price is None else Price(defaults.input_price, defaults.output_price)
+    return ModelSettings(keys, urls, endpoints, defaults.context_size, price, float(defaults.silence), learn)
 
 
 def default_model_name(config: Config, learn: Callable[[str, str], None]) -> str:
-    """Return the model of a new session where none is named."""
-    told = config.model.name
-    return default_model(model_settings(config, learn)) if told == AUTO else told
+    """Return the default model for a new session."""
+    name = config.model.name
+    return default_model(model_settings(config, learn)) if name == AUTO else name
 
 
 def key_in(section: NamedModelSection, environ: Mapping[str, str]) -> CredentialSource | None:
-    """Return where the key of a section is, if it names a place."""
+    """Return the source of a section's key, if it names one."""
     if section.env:
         return FromEnvironment(section.env, environ)
     if section.file:

@@ -1,4 +1,4 @@
-"""The network of tool servers: one egress for all of them, made when the first one needs it; and what a proxy refused, in the log."""
+"""The network of tool servers: one egress for all, created when the first server needs it, and a record of refused requests."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def _no_turn() -> TurnId | None:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRequests:
-    """Records for one session; `turn` says which turn is at work, where one is."""
+    """Records the refused requests of one session; `turn` returns the current turn, if any."""
 
     session: SessionId
     journal: Journal
@@ -34,7 +34,7 @@ class RefusedRequests:
     turn: Callable[[], TurnId | None] = _no_turn
 
     async def report(self, refused: "Sequence[tuple[Refusal, int]]", more: int) -> None:
-        """Record what was refused; a session that is closed takes nothing more."""
+        """Record refused requests, unless the session is closed."""
         requests = tuple(self._masked(refusal, count) for refusal, count in refused)
         event = RequestsRefused(at=self.clock.now(), turn=self.turn(), requests=requests, more=more)
         with suppress(CommandRefused):
@@ -44,7 +44,7 @@ class RefusedRequests:
         host, method, path, reason = (
             masked_excerpt(self.masker, text, _LONGEST) for text in (refusal.host, refusal.method, refusal.path, refusal.reason)
         )
-        # INVARIANT: a key is never written down. Its mask is the same wherever else the same key was seen.
+        # INVARIANT: a key is never recorded. Its mask is the same wherever the same key was seen.
         mask = self.masker.mask_json({"api_key": refusal.key}) if refusal.key.strip() else None
         key = mask.get("api_key") if isinstance(mask, dict) else None
         return RefusedRequest(
@@ -53,7 +53,7 @@ class RefusedRequests:
 
 
 class ServerEgress:
-    """Opens ways for servers; whoever made this must close it."""
+    """Gives servers access to the network; its creator must close it."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class ServerEgress:
         self._egress: Egress | None = None
 
     async def open(self, spec: ServerSpec, session: SessionId, listener: socket.socket) -> OpenNetwork:
-        """Serve a server's end of its bridge: the hosts that its configuration names, each judged at the session's gate."""
-        # Loaded here, because most houses have no server that uses the network, and all of them want to start quickly.
+        """Serve a server's end of its bridge: it may reach the configured hosts, and the session's gate judges each connection."""
+        # Start-up time: most users have no server that uses the network.
         from curtainwall.compose.connections import tunnels_of
         from curtainwall.egress import Authority, Egress, ProxyConfig
         from curtainwall.tools import scopes
@@ -88,6 +88,6 @@ class ServerEgress:
         return await self._egress.serve(terms, listener)
 
     async def aclose(self) -> None:
-        """Let go of what all ways share; each way itself is closed with its server."""
+        """Close the shared egress; each proxy is closed with its server."""
         if self._egress is not None:
             self._egress.close()

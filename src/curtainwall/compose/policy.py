@@ -15,11 +15,11 @@ from curtainwall.policy import Lists, Policy, Protection, RuleCard, RuleSource, 
 from curtainwall.session import Whose, table_of
 
 Load = Callable[[Sequence[RuleSource]], Policy]
-"""Makes a policy of rule files, with the lists and protected paths of the house."""
+"""Makes a policy from rule files, with the lists and protected paths of this machine."""
 
 
 def rule_sources(home: Home, policy_files: Iterable[Path] = ()) -> tuple[RuleSource, ...]:
-    """Return the rule files of the house: those that ship, the user's own, and those that were given."""
+    """Return the rule files that apply to all: those that ship, the user's own, and `policy_files`."""
     try:
         own = sorted(path for path in home.policy.iterdir() if path.suffix.lower() == ".cedar" and not path.name.startswith("."))
     except FileNotFoundError:
@@ -32,39 +32,39 @@ def rule_sources(home: Home, policy_files: Iterable[Path] = ()) -> tuple[RuleSou
 
 
 def known_in(config: Config) -> frozenset[Whose]:
-    """Return the teams, jobs and webhooks that are configured."""
+    """Return the configured teams, jobs and webhooks."""
     return frozenset(_rule_files(config))
 
 
 def own_files(config: Config) -> dict[Whose, Path]:
-    """Return which team, job and webhook has a rule file of its own, and where that is."""
+    """Return the rule file of each team, job and webhook that has one."""
     return {whose: Path(normpath(Path(file).expanduser())) for whose, file in _rule_files(config).items() if file is not None}
 
 
 def own_policies(home: Home, config: Config, sources: Sequence[RuleSource], load: Load) -> dict[Whose, Policy]:
-    """Return what holds for each with a file of its own: the rules of the house, and whatever the file forbids besides."""
-    made: dict[Path, Policy] = {}
-    found: dict[Whose, Policy] = {}
+    """Return the policy of each team, job and webhook with a rule file: the shared rules, and what the file forbids in addition."""
+    policies: dict[Path, Policy] = {}
+    by_owner: dict[Whose, Policy] = {}
     for whose, file in own_files(config).items():
         try:
             if file.resolve().parent == home.policy.resolve():
                 raise Broken(f"`{file}` lies among the rules that hold for all; put it into another directory")
-            if file not in made:
-                made[file] = load((*sources, _source(file, str(file), narrows=True)))
+            if file not in policies:
+                policies[file] = load((*sources, _source(file, str(file), narrows=True)))
         except Broken as fault:
             raise Broken(f"`{table_of(whose)}.policy`: {fault}") from None
-        found[whose] = made[file]
-    return found
+        by_owner[whose] = policies[file]
+    return by_owner
 
 
 def own_cards(policy: Policy, others: Mapping[Whose, Policy]) -> dict[RuleCard, str]:
-    """Return the rules that do not hold for all, and for whom each holds: `job nightly`, `team backend, job weekly`."""
-    found: dict[RuleCard, list[str]] = {}
+    """Return the rules that do not apply to all, and to whom each applies: `job nightly`, `team backend, job weekly`."""
+    names_by_card: dict[RuleCard, list[str]] = {}
     for (kind, name), other in others.items():
         for card in other.rules:
             if policy.card(card.id) is None:
-                found.setdefault(card, []).append(f"{kind} {name}")
-    return {card: ", ".join(names) for card, names in found.items()}
+                names_by_card.setdefault(card, []).append(f"{kind} {name}")
+    return {card: ", ".join(names) for card, names in names_by_card.items()}
 
 
 def _rule_files(config: Config) -> dict[Whose, str | None]:
@@ -85,10 +85,10 @@ def _source(path: Path, name: str, *, narrows: bool = False) -> RuleSource:
 
 
 def lists_of(path: Path, config: Config) -> Lists:
-    """Return the lists of a configuration that was read from a file; raise `Broken`, which names it."""
-    told = config.lists
+    """Return the lists of a configuration; raise `Broken`, which names the file at `path`."""
+    lists = config.lists
     try:
-        return Lists(told.hosts, told.remotes, told.push_remotes, told.teams)
+        return Lists(lists.hosts, lists.remotes, lists.push_remotes, lists.teams)
     except Broken as fault:
         key = str(fault).split("`")[1]
         raise Broken(f"`{path}`: {_line(path, key)}{fault}") from None
@@ -96,13 +96,13 @@ def lists_of(path: Path, config: Config) -> Lists:
 
 def _line(path: Path, key: str) -> str:
     try:
-        found = line_of(path.read_text(encoding="utf-8"), key.split("."))
+        line = line_of(path.read_text(encoding="utf-8"), key.split("."))
     except (OSError, UnicodeDecodeError):
         return ""
-    return "" if found is None else f"line {found}: "
+    return "" if line is None else f"line {line}: "
 
 
-# Below the user's home. What is not there yet is protected all the same.
+# Relative to the user's home. Paths that do not exist yet are protected, too.
 _KEY_STORES = """
     .ssh .gnupg .aws .azure .config/gcloud .kube .docker .oci .config/doctl .config/hcloud .terraform.d .vault-token .config/sops
     .netrc _netrc .git-credentials .config/git/credentials .config/gh .config/glab-cli .config/hub .config/rclone
@@ -146,7 +146,7 @@ def protection_of(
 
 
 def linked_paths(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is ours and lies outside our home: every link that leads to it, and what the links inside it lead through and to."""
+    """Yield our paths outside our home: every link that leads to it, and the links and targets that its own links lead to."""
     if find_home(environ) == home:
         yield from links_to(named_home(environ))
     yield from links_to(environ.get("HOME") or "/")
@@ -160,7 +160,7 @@ def _in(directory: Path) -> list[Path]:
     try:
         return sorted(directory.iterdir())
     except OSError:
-        return []  # Whoever reads what is in it complains.
+        return []  # The code that reads its files reports the error.
 
 
 def _once(*paths: str) -> tuple[str, ...]:
@@ -168,9 +168,9 @@ def _once(*paths: str) -> tuple[str, ...]:
 
 
 def _forms(path: str) -> Iterator[str]:
-    """Return a path as it stands and the links on its way, which must not be replaced, and where it leads.
+    """Yield a path as written, the links on the way, which must not be replaced, and its target.
 
-    What we cannot follow, our tools cannot either.
+    If we cannot follow a path, our tools cannot either.
     """
     yield path
     yield from links_to(path)
@@ -179,7 +179,7 @@ def _forms(path: str) -> Iterator[str]:
 
 
 def _named(path: str, user: str) -> Iterator[str]:
-    """Return the forms of a path that the user named."""
+    """Yield the forms of a path from the configuration."""
     if not path.startswith(("/", "~/")):
         raise Broken(f"the protected path `{path}` is relative; write the whole path, or `~/…`")
     try:

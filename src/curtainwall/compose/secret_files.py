@@ -1,4 +1,4 @@
-"""Files that are named like secrets: what runs in a workspace, or is given a directory, may read them, so they count as read."""
+"""Files that are named like secrets. Whatever runs in a workspace or gets a directory may read them, so they count as read."""
 
 import os
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from curtainwall.policy import Policy, SessionFacts, is_secret_name, labels_of
 
 _FEW: Final = 16
 _MOST_REMEMBERED: Final = 256
-# What packages bring along, keys for their own tests among it, everybody can download.
+# Everybody can download the files in packages, including the keys for their tests.
 _PACKAGES: Final = ("/node_modules/", "/site-packages/")
 
 
 def secrets_in(workspace: str, most: int = MOST_NAMES) -> NamedFiles:
-    """Look for files that are named like secrets, and are not seen to be something else."""
+    """Find files that are named like secrets, except those that evidently hold no key."""
 
     def is_one(path: str) -> bool:
         within = path[len(workspace) :]
@@ -26,20 +26,20 @@ def secrets_in(workspace: str, most: int = MOST_NAMES) -> NamedFiles:
 
 
 def may_read(workspace: str, secrets: NamedFiles) -> Mapping[str, str]:
-    """Return what counts as read by whoever runs in a workspace, each with what people are told of it; a few stand for all."""
+    """Return the paths that count as read by anything that runs in a workspace, with a description each; a few represent all."""
     reads = {path: path for path in [*secrets.found.values()][:_FEW]}
     if secrets.missed:
-        # INVARIANT: what nobody could look at counts as a secret, or one would be free of its label behind files enough.
+        # INVARIANT: what could not be searched counts as a secret. Otherwise a secret behind enough other files would go unlabelled.
         reads.setdefault(f"{workspace}/.env", f"{workspace}, which cannot be looked through for secrets: {secrets.missed}")
     return reads
 
 
 def with_given_secrets(prepared: Prepared, _place: Place) -> Prepared:
-    """Return a call of somebody else's tool with the secrets in the directories that it is given: what it does there, nobody knows."""
-    whole = [
+    """Add to a call of a third-party tool the secrets in the directories that it gets: we cannot know what it reads there."""
+    directories = [
         it.value for it in prepared.subject.resources if it.role is Role.READ_PATH and isinstance(it.facts, PathFacts) and it.facts.whole
     ]
-    reads = {path: told for directory in whole for path, told in may_read(directory, secrets_in(directory)).items()}
+    reads = {path: text for directory in directories for path, text in may_read(directory, secrets_in(directory)).items()}
     return _with_reads(prepared, reads)
 
 
@@ -48,39 +48,39 @@ def _with_reads(prepared: Prepared, reads: Mapping[str, str]) -> Prepared:
 
 
 class SecretReads:
-    """What commands may read in each workspace. As long as the secrets that were found are there, nobody looks for others."""
+    """Remembers the secrets that commands may read in each workspace, and searches again when one of them is gone."""
 
     def __init__(self) -> None:
         self._known: dict[str, NamedFiles] = {}
 
-    def closer(self, prepared: Prepared, place: Place) -> Prepared:
-        """Return a command with the secrets that it would find in the workspace."""
+    def refine(self, prepared: Prepared, place: Place) -> Prepared:
+        """Add to a command the secrets in its workspace."""
         root = place.workspace.path
-        known = self._known.get(root)
-        if known is None or not (known.missed or all(map(os.path.lexists, known.found.values()))):
-            known = secrets_in(root)
-            self._remember(root, known)
-        return _with_reads(prepared, may_read(root, known))
+        secrets = self._known.get(root)
+        if secrets is None or not (secrets.missed or all(map(os.path.lexists, secrets.found.values()))):
+            secrets = secrets_in(root)
+            self._remember(root, secrets)
+        return _with_reads(prepared, may_read(root, secrets))
 
-    def _remember(self, root: str, known: NamedFiles) -> None:
+    def _remember(self, root: str, secrets: NamedFiles) -> None:
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
-        # That there is none now says nothing of the next command.
-        if known.found or known.missed:
-            self._known[root] = known
+        # If there are none now, there may be some before the next command.
+        if secrets.found or secrets.missed:
+            self._known[root] = secrets
 
 
 def mounted_labels(policy: Policy, facts: SessionFacts, most: int = MOST_NAMES) -> tuple[LabelSource, ...]:
-    """Return the labels of everything in the session's workspace, each with what brought it."""
+    """Return the labels of everything in the session's workspace, each with its origin."""
     root = facts.workspace.path
-    # Whatever runs there may read all of it, as a command of the shell may.
+    # Whatever runs there may read all of it, as a shell command may.
     whole = Resource(role=Role.RUN_COMMAND, value="mount", facts=CommandFacts(program="mount", parsed=True))
     reads = may_read(root, secrets_in(root, most))
     subject = Subject(
         tool="container.mount", effect=ToolEffect.EXECUTE, raw={}, canonical={}, resources=(whole,), digest=Digest(""), reads=reads
     )
-    found: dict[Label, LabelSource] = {}
+    sources: dict[Label, LabelSource] = {}
     for label, place in labels_of(policy, subject, facts):
         origin = subject.origin_of(place) if place else root
-        found[label] = LabelSource(label=label, origin=f"the mount of {origin}")
-    return tuple(found.values())
+        sources[label] = LabelSource(label=label, origin=f"the mount of {origin}")
+    return tuple(sources.values())

@@ -1,4 +1,4 @@
-"""The second level: the sessions of a home, with everything that deciding for them needs."""
+"""The second level: the sessions of a home, with everything that decisions need."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from curtainwall.host.home import Home
 from curtainwall.model import Clock
 from curtainwall.operations.sessions import AgentNames, Sessions, SessionTerms
-from curtainwall.runtime import HomeStores, SessionRegistry, SystemClock
-from curtainwall.session import lift
+from curtainwall.runtime import HomeStores, SessionFolds, SessionRegistry, SystemClock
+from curtainwall.session import ActiveRules, lift
 from curtainwall.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Parts that a program brings along: where the log is kept, who approves by itself, what time it is."""
+    """Parts that an embedding program can replace: the store, the automatic approver, the clock."""
 
     store: HomeStores | None = None
     approver: "Approver | None" = None
@@ -27,21 +27,26 @@ class Parts:
 
 
 @asynccontextmanager
-async def open_sessions(home: Home, terms: Callable[[], SessionTerms], parts: Parts | None = None) -> AsyncGenerator[Sessions]:
-    """Open the store of a home, making what is missing, and the sessions in it; each decision that needs terms asks for them."""
+async def open_sessions(
+    home: Home, terms: Callable[[], SessionTerms], parts: Parts | None = None, rules: ActiveRules | None = None
+) -> AsyncGenerator[Sessions]:
+    """Open the store of a home, creating what is missing, and its sessions; each decision that needs terms calls `terms`.
+
+    A caller that makes many decisions passes the `rules` of these terms.
+    """
     parts = parts or Parts()
     home.prepare()
     clock = parts.clock or SystemClock()
     async with (
         SqliteStore.open(home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,
-        SessionRegistry(store, clock, lambda: terms().rules) as house,
+        SessionRegistry(store, clock, rules or (lambda: terms().rules), folds=SessionFolds(store.log, store.snapshots)) as registry,
     ):
-        yield Sessions(home, store, house, AgentNames(store.log), terms)
+        yield Sessions(home, store, registry, AgentNames(store.log), terms)
 
 
 def load_terms() -> SessionTerms:
-    """Read the terms in force from the files of this machine."""
-    # Start-up time: whoever answers an ask needs no terms in most cases, and to read them loads the rules.
+    """Load the terms in force from the files of this machine."""
+    # Start-up time: answering an ask rarely needs terms, and reading them loads the rules.
     from curtainwall.compose.setup import load_setup
 
     return load_setup().terms

@@ -1,4 +1,4 @@
-"""The setup that every command starts from: where we live, what the user set, and the rules, read from files and the environment."""
+"""The setup that every command starts from: home, configuration and rules, read from files and the environment."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -11,24 +11,23 @@ from curtainwall.compose.hooks import hook_file, hook_settings
 from curtainwall.compose.policy import known_in, linked_paths, lists_of, own_cards, own_files, own_policies, protection_of, rule_sources
 from curtainwall.compose.servers import server_specs
 from curtainwall.config.loader import load_config
-from curtainwall.config.schema import Config
-from curtainwall.config.secrets import credentials_in, existing_key, model_secrets, secret_files, secret_variables
+from curtainwall.config.schema import ActiveConfig, Config
+from curtainwall.config.secrets import credentials_in, secret_files, secret_variables
 from curtainwall.config.teams import team_files, team_variables
-from curtainwall.facts import Masker
 from curtainwall.host import Credential
 from curtainwall.host.home import Home, find_home, user_homes
-from curtainwall.model import Broken, Digest, Limits, Workspace
+from curtainwall.model import Digest, Limits, Workspace
 from curtainwall.model.people import parse_place
 from curtainwall.operations.sessions import SessionTerms, workspace_at
 from curtainwall.policy import Policy, Protection, RuleCard, load
-from curtainwall.session import BreakerLimits, Rules, Whose
+from curtainwall.session import ActiveRules, BreakerLimits, Rules, Whose
 from curtainwall.tools.hooks import HookSettings
 from curtainwall.tools.servers import ServerSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every command starts from: where we live, what the user set, and the rules in force."""
+    """The home, the configuration and the rules in force."""
 
     home: Home
     config: Config
@@ -39,11 +38,11 @@ class Setup:
     hooks: HookSettings = field(default_factory=HookSettings)
     own_policies: Mapping[Whose, Policy] = field(default_factory=dict[Whose, Policy])
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
-    """The environment that this was read from, as it was then; reading the files again must find the same home."""
+    """A copy of the environment at load time, so that a reload finds the same home."""
 
     @property
     def rules(self) -> Rules:
-        """Return what decisions stand on besides the log."""
+        """Return what decisions depend on besides the log."""
         config = self.config
         return Rules(
             policy=self.policy,
@@ -62,63 +61,66 @@ class Setup:
 
     @property
     def terms(self) -> SessionTerms:
-        """Return what sessions are opened and decided by."""
+        """Return the terms for opening sessions and deciding in them."""
         return SessionTerms(self.rules, self.limits, tuple(map(parse_place, self.config.approvals.targets)))
 
     def workspace_at(self, path: Path | str, *, own: bool, besides: frozenset[str] = frozenset()) -> Workspace:
-        """Return a directory as a workspace; raise `CommandRefused` where a protected path is in the way, `besides` some."""
+        """Return a directory as a workspace; raise `CommandRefused` if it conflicts with a protected path that is not in `besides`."""
         return workspace_at(path, self.home, self.policy.protection, own=own, besides=besides)
 
     @property
     def versions(self) -> Mapping[str, Digest]:
-        """Return the versions of the rules in force: those of the house, and those of each team, job and webhook with some of its own."""
+        """Return the versions of the rules in force: the shared ones, and those of each team, job and webhook with its own."""
         own = {f"rules of {kind} `{name}`": policy.version for (kind, name), policy in self.own_policies.items()}
         return {"rules": self.policy.version, **own}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return what whoever wrote the rules should know about them."""
+        """Return warnings for the author of the rules."""
         policies = (self.policy, *self.own_policies.values())
         return tuple(dict.fromkeys(warning for policy in policies for warning in policy.warnings))
 
     @property
     def own_cards(self) -> Mapping[RuleCard, str]:
-        """Return the rules that do not hold for all, and for whom each holds."""
+        """Return the rules that do not apply to all, and to whom each applies."""
         return own_cards(self.policy, self.own_policies)
 
     @property
     def own_ports(self) -> frozenset[int]:
-        """Return the ports of this machine that are ours; no agent reaches them."""
+        """Return our own ports on this machine, which agents may not reach."""
         status, webhooks = self.config.serve.status_port, self.config.webhooks
-        hooked = {webhooks.address[1]} if webhooks.hooks else set[int]()
-        talked = {self.config.peers.address[1]} if team_files(self.config.teams) or team_variables(self.config.teams) else set[int]()
-        return frozenset({self.config.web.port, *({status} if status else set[int]()), *hooked, *talked})
+        webhook_ports = {webhooks.address[1]} if webhooks.hooks else set[int]()
+        peer_ports = {self.config.peers.address[1]} if team_files(self.config.teams) or team_variables(self.config.teams) else set[int]()
+        return frozenset({self.config.web.port, *({status} if status else set[int]()), *webhook_ports, *peer_ports})
 
     @property
     def limits(self) -> Limits:
-        """Return what a new session may use up."""
-        told = self.config.limits
-        return Limits(tokens=told.tokens, steps=told.steps, seconds=told.seconds, dollars=told.dollars, warn_at=told.warn_at)
+        """Return the budgets of a new session."""
+        section = self.config.limits
+        return Limits(tokens=section.tokens, steps=section.steps, seconds=section.seconds, dollars=section.dollars, warn_at=section.warn_at)
 
 
 class ActiveSetup:
-    """The setup in force right now; another one replaces it as a whole, and each decision is made by one of them."""
+    """The setup in force. It is only replaced as a whole, so each decision uses exactly one setup."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self._terms = setup.terms
+        self.config, self.rules = ActiveConfig(setup.config), ActiveRules(self._terms.rules)
 
     def take(self, setup: Setup) -> None:
-        """Let every decision from now on be made by this setup."""
+        """Use this setup for every decision from now on."""
         self.setup, self._terms = setup, setup.terms
+        self.config.now = setup.config
+        self.rules.take(self._terms.rules)
 
     def terms(self) -> SessionTerms:
-        """Return what sessions are opened and decided by right now."""
+        """Return the terms in force."""
         return self._terms
 
 
 def load_setup(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Setup:
-    """Return the setup that the environment and the files say; nothing is written, and nothing needs to be there."""
+    """Load the setup from the environment and files; nothing is written, and no file has to exist."""
     home = find_home(environ)
     config = load_config(home.config)
     extra = tuple(policy_files)
@@ -132,21 +134,9 @@ def load_setup(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = o
 
 
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
-    """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
+    """Return the protected paths of this machine, including those that the user named and all rule files."""
     hooks = hook_file(config, environ)
     ours = (*secret_files(config), *linked_paths(home, environ), *(() if hooks is None else (str(hooks),)), *approver_files(config))
     rules = (str(path.absolute()) for path in (*own_files(config).values(), *policy_files))
     never = (*config.protected.never, *ours, *rules)
     return protection_of(home, user_homes(environ), never, config.protected.readonly, approver_programs(config))
-
-
-def judging_masker(home: Home) -> Masker:
-    """Return a masker for judging alone: with the house's key where there is one, and nothing is written where there is none."""
-    return Masker(existing_key(home.mask_key) or os.urandom(32), _known_secrets(home))
-
-
-def _known_secrets(home: Home) -> dict[str, str]:
-    try:
-        return model_secrets(load_config(home.config))
-    except Broken:
-        return model_secrets(Config())

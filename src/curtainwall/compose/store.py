@@ -1,4 +1,4 @@
-"""The first level: the store of a home, opened to look things up."""
+"""The first level: the store of a home, opened for reading."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,14 +16,14 @@ SERVING: Final = StreamId("serve")
 
 @contextmanager
 def open_store(home: Home, *, only_if_whole: bool = True) -> Generator[HomeStores]:
-    """Open the store to look things up; where there is no log yet, an empty one, and nothing is written.
+    """Open the store for reading; if there is no log yet, yield an empty one and write nothing.
 
-    A log that has lost entries is refused, unless somebody wants to look at it all the same.
+    With `only_if_whole`, raise `Broken` for a log that has lost entries.
     """
     if not home.database.exists():
         if only_if_whole and (loss := loss_of_database(home.root)) is not None:
             raise Broken(str(loss))
-        # Start-up time: all but a new home have a log.
+        # Start-up time: only a new home has no log.
         from curtainwall.store import MemoryStore
 
         yield MemoryStore(SystemClock())
@@ -36,6 +36,6 @@ def open_store(home: Home, *, only_if_whole: bool = True) -> Generator[HomeStore
 
 
 def is_served(home: Home) -> bool:
-    """Tell whether a `serve` runs for a home."""
+    """Tell whether a `serve` process runs for a home."""
     with open_store(home) as store:
         return store.leases.owner(SERVING) is not None

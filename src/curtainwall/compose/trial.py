@@ -1,4 +1,4 @@
-"""Calls judged without a session: a verdict, why it is so, which tool was meant, and which hooks would run. Nothing is written."""
+"""Judge calls without a session: the verdict, its reasons, similar tools, and the hooks that would run. Nothing is written."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from posixpath import normpath
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from pydantic import JsonValue
 
@@ -25,14 +25,17 @@ from curtainwall.model import (
     Role,
     SessionId,
     Subject,
-    ToolHost,
     Verdict,
     Workspace,
     denial,
 )
 from curtainwall.policy import Explanation, SessionFacts, explain, judge
-from curtainwall.session import Rules, SessionState, standing_answer
+from curtainwall.session import Rules, SessionState, covers_of, standing_answer
 from curtainwall.tools.hooks import HookSettings, HookTrust, workspace_hooks
+
+if TYPE_CHECKING:
+    # Start-up time: the ports of calls bring along all commands.
+    from curtainwall.model import ToolHost
 
 INVALID = "invalid-arguments"
 POLICY_ERROR = "policy-error"
@@ -41,7 +44,7 @@ LONGEST_LINE = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """A verdict, and the subject it is about where the call meant something."""
+    """A verdict, and the subject that it is about if the call could be read."""
 
     verdict: Verdict
     subject: Subject | None = None
@@ -55,14 +58,14 @@ class TrialResult:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A session that is only imagined: where it works, in which mode, what it has touched."""
+    """Judges calls for an imaginary session: its workspace, its mode, and its labels."""
 
     rules: Rules
-    tools: ToolHost
+    tools: "ToolHost"
     facts: SessionFacts
 
     def line(self, content: bytes) -> TrialResult:
-        """Judge one line; what is no call is denied."""
+        """Judge one line; deny anything that is not a call."""
         try:
             tool, arguments = read_call(content)
             return self.call(tool, arguments)
@@ -72,13 +75,13 @@ class Judge:
             return TrialResult(denial(INVALID, f"this call cannot be judged ({type(fault).__name__})"))
 
     def call(self, tool: str, arguments: JsonValue) -> TrialResult:
-        """Judge one call as the gate would, standing answers of the mode included; raise `BadCall` for one without a meaning."""
+        """Judge one call as the gate would, including the mode's standing answers; raise `BadCall` if it cannot be read."""
         place = Place(session=SessionId(self.facts.session), workspace=self.facts.workspace)
         subject = self.tools.prepare(tool, arguments, place).subject
         verdict = judge(self.rules.policy, subject, self.facts)
         if verdict.effect is not Effect.ASK:
             return TrialResult(verdict, subject)
-        answer = standing_answer(SessionState(mode=self.facts.mode), subject, verdict, self.rules)
+        answer = standing_answer(SessionState(mode=self.facts.mode), subject, covers_of(verdict, subject), self.rules)
         if answer is None:
             return TrialResult(verdict, subject)
         reason = f"`{answer}` answers what otherwise asks: {verdict.reason}"
@@ -86,13 +89,13 @@ class Judge:
 
 
 def refuse_all(fault: str) -> Callable[[bytes], TrialResult]:
-    """Return what judges where there are no rules to judge by: it denies every line, because of the fault."""
+    """Return a judge that denies every line because of a fault, for when no rules can be loaded."""
     ruling = TrialResult(denial(POLICY_ERROR, f"nothing is judged until this is repaired: {fault}"))
     return lambda _line: ruling
 
 
 def judge_for(setup: Setup, workspace: Workspace, mode: Mode, labels: frozenset[str]) -> Judge:
-    """Return the judge of an imagined session."""
+    """Return the judge for an imaginary session."""
     facts = SessionFacts(
         session="check", agent="builtin", workspace=workspace, mode=mode, channel="local", labels=frozenset(map(Label, labels))
     )
@@ -100,12 +103,12 @@ def judge_for(setup: Setup, workspace: Workspace, mode: Mode, labels: frozenset[
 
 
 def workspace_for(setup: Setup, workspace: Path | None, project: Path | None) -> tuple[Workspace, str]:
-    """Return the workspace to judge in, and what should be said about it.
+    """Return the workspace to judge in, and a warning about it, if any.
 
-    Left out, it is the current directory, as the session's own. Where that could be no workspace at all (such as `~`), it is one
-    that is not there, so that a pipe still gets its verdicts.
+    The default is the current directory, as the session's own workspace. If that cannot be a workspace (`~`, for example), use one
+    that does not exist, so that a pipe still gets its verdicts.
     """
-    # No session could work beside its own rule file; a call may still be judged there.
+    # No session may work next to its rule file, but a call may still be judged there.
     besides = frozenset(
         name for path in setup.given for name in (normpath(path.absolute()), str(path.resolve()), *links_to(normpath(path.absolute())))
     )
@@ -121,7 +124,7 @@ def workspace_for(setup: Setup, workspace: Path | None, project: Path | None) ->
 
 
 def read_lines(source: BinaryIO) -> Iterator[bytes]:
-    """Return the lines of a stream; of one that is too long only the beginning, which is more than `read_call` takes."""
+    """Yield the lines of a stream; cut long lines to a length that `read_call` still refuses."""
     while line := source.readline(LONGEST_LINE + 2):
         rest = line
         while not rest.endswith(b"\n") and len(rest) > LONGEST_LINE:
@@ -134,7 +137,7 @@ def read_call(content: bytes) -> tuple[str, JsonValue]:
     if len(content) > LONGEST_LINE + 1:
         raise BadCall(INVALID, f"the line is longer than {LONGEST_LINE} bytes")
     try:
-        told = read_json(content.decode())
+        message = read_json(content.decode())
     except UnicodeDecodeError:
         raise BadCall(INVALID, "the line is not UTF-8") from None
     except RecursionError:
@@ -144,12 +147,12 @@ def read_call(content: bytes) -> tuple[str, JsonValue]:
         raise BadCall(INVALID, f"the line is no JSON: {why}") from None
     except ValueError as error:
         raise BadCall(INVALID, f"the line is no JSON: {error}") from None
-    if not isinstance(told, dict) or told.keys() != {"tool", "arguments"}:
+    if not isinstance(message, dict) or message.keys() != {"tool", "arguments"}:
         raise BadCall(INVALID, 'write `{"tool": "server.tool", "arguments": {…}}`, with these two keys alone')
-    tool = told["tool"]
+    tool = message["tool"]
     if not isinstance(tool, str):
         raise BadCall(INVALID, "`tool` must be a string")
-    return tool, told["arguments"]
+    return tool, message["arguments"]
 
 
 _UNKNOWN = "unknown-tool"
@@ -158,15 +161,15 @@ _MAY = {"PreToolUse": "may deny it, have a human asked, or rewrite it", "PostToo
 
 
 def call_remedies(setup: Setup, tool: str, verdict: Verdict) -> tuple[str, ...]:
-    """Return what would make a call of something that means none."""
+    """Return what would turn an unreadable call into a valid one."""
     if _UNKNOWN in verdict.because:
         alike = similar_tools(setup, tool)
-        named = f"a tool that there is: {', '.join(f'`{name}`' for name in alike)}" if alike else "a tool that there is"
+        suggestion = f"a tool that there is: {', '.join(f'`{name}`' for name in alike)}" if alike else "a tool that there is"
         server = tool.partition(".")[0]
         is_servers = any(spec.name == server for spec in setup.servers)
         return (
             *([f"a review of what `{server}` offers: `curtainwall servers annotate {server}`"] if is_servers else []),
-            f"{named}; `curtainwall tools list` shows all",
+            f"{suggestion}; `curtainwall tools list` shows all",
         )
     if INVALID in verdict.because:
         return (f"arguments that can be read in exactly one way; `curtainwall tools show {tool}` says which it takes",)
@@ -176,24 +179,24 @@ def call_remedies(setup: Setup, tool: str, verdict: Verdict) -> tuple[str, ...]:
 
 
 def explain_trial(setup: Setup, judge: Judge, ruling: TrialResult, tool: str) -> Explanation:
-    """Return why a ruling is what it is, also where the call meant nothing."""
+    """Return the reasons for a ruling, even if the call could not be read."""
     if ruling.subject is not None:
-        told = explain(judge.rules.policy, ruling.subject, judge.facts, ruling.verdict)
-        return replace(told, facts=(*_unknown_credentials(setup, ruling.subject), *told.facts))
+        explanation = explain(judge.rules.policy, ruling.subject, judge.facts, ruling.verdict)
+        return replace(explanation, facts=(*_unknown_credentials(setup, ruling.subject), *explanation.facts))
     cards = tuple(card for rule in ruling.verdict.because if (card := judge.rules.policy.card(rule)) is not None)
     return Explanation(ruling.verdict.effect, cards, (), call_remedies(setup, tool, ruling.verdict))
 
 
 def _unknown_credentials(setup: Setup, subject: Subject) -> Iterator[str]:
-    """Say of credentials that the configuration does not have that there are none: whatever the rules say, such a call fails."""
-    known = setup.config.credentials
-    for name in dict.fromkeys(it.value for it in subject.resources if it.role is Role.USE_CREDENTIAL and it.value not in known):
-        there = f"there are: {', '.join(sorted(known))}" if known else "the configuration has none"
-        yield f"there is no credential `{name}`, so the call would fail even if it was allowed; {there}"
+    """Yield a fact for each credential that is not configured: such a call fails whatever the rules say."""
+    configured = setup.config.credentials
+    for name in dict.fromkeys(it.value for it in subject.resources if it.role is Role.USE_CREDENTIAL and it.value not in configured):
+        hint = f"there are: {', '.join(sorted(configured))}" if configured else "the configuration has none"
+        yield f"there is no credential `{name}`, so the call would fail even if it was allowed; {hint}"
 
 
 def similar_tools(setup: Setup, tool: str) -> tuple[str, ...]:
-    """Return the tools that may have been meant: of a similar name, or of the same name elsewhere."""
+    """Return the tools that the caller may have meant: those with a similar name, or with the same name on another server."""
     names = sorted(spec.full_name for spec in judging_tools(setup).listing())
     short = tool.rpartition(".")[2].rpartition("__")[2]
     alike = get_close_matches(tool[:128].replace("__", "."), names, n=_MOST_ALIKE, cutoff=0.6)
@@ -203,21 +206,21 @@ def similar_tools(setup: Setup, tool: str) -> tuple[str, ...]:
 
 
 def hooks_for_call(setup: Setup, workspace: str, tool: str) -> tuple[str, ...]:
-    """Return the hooks that a call would pass, none of which is run to find out."""
+    """Return the hooks that a call would trigger, without running any."""
     return (*_hook_lines(setup.hooks, tool, ""), *_workspace_hook_lines(setup, workspace, tool))
 
 
 def _workspace_hook_lines(setup: Setup, workspace: str, tool: str) -> Iterator[str]:
     try:
-        found = workspace_hooks(workspace, pins_of(setup.home).all())
+        hooks = workspace_hooks(workspace, pins_of(setup.home).all())
     except Broken as fault:
         yield f"hooks that the workspace brings along cannot be read: {fault}"
         return
-    match found.trust:
+    match hooks.trust:
         case HookTrust.NONE:
             pass
         case HookTrust.PINNED:
-            yield from _hook_lines(found.settings, tool, " of the workspace")
+            yield from _hook_lines(hooks.settings, tool, " of the workspace")
         case HookTrust.UNTRUSTED:
             yield f"hooks that the workspace brings along do not run; `curtainwall hooks trust {workspace}` lets them"
         case HookTrust.CHANGED:

@@ -1,4 +1,4 @@
-"""What a user sets about agents: images, agents of their own, and how much containers, processes and sandboxes may use."""
+"""The tables of agents: images, custom agents, and the limits of containers, processes and sandboxes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
@@ -11,17 +11,17 @@ from curtainwall.model import BUILTIN_AGENT
 BUILTIN: Final = BUILTIN_AGENT
 _AUTO: Final = "auto"
 SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini", "goose")
-"""The agents in containers that need no configuration; their adapters are in `agents/container`."""
+"""The container agents that need no configuration; their adapters are in `agents/external/container/adapters`."""
 
 PROVIDERS: Final = ("anthropic", "openai", "gemini")
-"""The providers that foreign agents talk to without any configuration but a key."""
+"""The providers that external agents can use with nothing but a key."""
 
 SIGNS_IN: Final = "anthropic"
-"""The provider whose program also takes a token in place of a key."""
+"""The provider whose program also accepts a token in place of a key."""
 
 
 def contained_agents(own: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the agents that work in containers: those that ship, and the user's own."""
+    """Return the names of the agents that work in containers: the shipped ones and the user's."""
     return tuple(dict.fromkeys((*SHIPPED, *(name for name in own if name != LOCAL))))
 
 
@@ -41,16 +41,10 @@ AgentName = Annotated[
     matches(r"[a-z][a-z0-9-]{0,31}", "a name here is made of small letters, digits and dashes, 32 at most, and begins with a letter"),
     AfterValidator(_check_agent_name),
 ]
-"""What an agent may be called."""
+"""A valid name of an agent."""
 
 Variable = Annotated[str, matches(r"[A-Za-z_][A-Za-z0-9_]*=.*", "write it as `NAME=value`")]
 Lent = Annotated[str, matches(r"/[^:]+:/[^:]+", "write two whole paths, as `/opt/agent:/usr/local/bin/agent`")]
-
-
-class SessionsSection(Section):
-    """What a new session is where nobody says otherwise: on the terminal, on the web, in rooms and on channels of your own."""
-
-    agent: str = Field(BUILTIN, min_length=1, description="which agent works: `builtin`, `claude-local`, `claude-code` …")
 
 
 class KeySection(SecretSection):
@@ -63,11 +57,11 @@ class KeySection(SecretSection):
 
 
 Keys = dict[ModelName, KeySection]
-"""Keys of somebody's own, by the provider's name."""
+"""The keys of one agent or team, by the provider's name."""
 
 
 def check_tokens(keys: Mapping[str, KeySection]) -> None:
-    """Raise where a token is named for a provider that takes none."""
+    """Raise if a token is configured for a provider that does not accept one."""
     for provider, key in keys.items():
         if key.oauth and provider != SIGNS_IN:
             raise ValueError(f"`keys.{provider}`: `oauth` is for `{SIGNS_IN}` alone; take it away, or name the place of a key")
@@ -97,7 +91,7 @@ class AgentSection(Section):
     keys: Keys = Field(default_factory=dict[str, KeySection], description="by the provider's name")
 
     @model_validator(mode="after")
-    def _holds_together(self) -> "AgentSection":
+    def _check_consistency(self) -> "AgentSection":
         if not self.command and (self.resume or self.providers or self.env):
             raise ValueError("`resume`, `providers` and `env` are for an agent of your own; write its `command`")
         if (self.command or self.ready) and self.image is None:
@@ -129,17 +123,17 @@ def _check_local_agent(section: AgentSection) -> None:
 
 
 Agents = Annotated[dict[AgentName, AgentSection], AfterValidator(_check_agents)]
-"""The agents that the file names."""
+"""The agents that the file configures."""
 
 
 def agent_model(agents: Mapping[str, AgentSection], agent: str) -> str:
-    """Return the model of a foreign agent's new session where none is named: its section's, or whatever it takes itself."""
+    """Return the default model of an external agent: the one of its section, or the agent's own choice."""
     section = agents.get(agent)
     return (section.model if section else "") or _AUTO
 
 
 def model_for(agents: Mapping[str, AgentSection], agent: str, usual: str) -> str:
-    """Return the model of an agent's new session where none is named; the usual one is our own agent's."""
+    """Return the default model of an agent; `usual` is the one of our own agent."""
     return usual if agent == BUILTIN else agent_model(agents, agent)
 
 
@@ -159,7 +153,7 @@ class ContainersSection(Section):
 
 
 LOCAL: Final = "claude-local"
-"""The name by which people ask for Claude Code as a process of this machine."""
+"""The name of Claude Code as a process on this machine."""
 
 
 class ProcessesSection(Section):
@@ -196,10 +190,10 @@ class SandboxesSection(Section):
     processes: Count = Field(4096, description="processes and threads in all sandboxes")
 
     @model_validator(mode="after")
-    def _a_session_has_a_part(self) -> "SandboxesSection":
+    def _check_session_shares(self) -> "SandboxesSection":
         pairs = (("commands", self.session_commands, self.commands), ("memory", self.session_memory, self.memory))
-        for name, one, every in (*pairs, ("processes", self.session_processes, self.processes)):
+        for name, of_session, of_all in (*pairs, ("processes", self.session_processes, self.processes)):
             is_written = {name, f"session_{name}"} <= self.model_fields_set
-            if is_written and one is not None and every is not None and one > every:
-                raise ValueError(f"`session-{name}` is {one}, more than the {every} that all sessions have; write at most that")
+            if is_written and of_session is not None and of_all is not None and of_session > of_all:
+                raise ValueError(f"`session-{name}` is {of_session}, more than the {of_all} that all sessions have; write at most that")
         return self

@@ -1,4 +1,4 @@
-"""`[cron.NAME]`: jobs that `serve` lets fire at certain times."""
+"""The tables `[cron.NAME]`: jobs that `serve` runs on a schedule."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from curtainwall.config.fields import Count, DirectoryName, Duration, FileName, Section, matches
-from curtainwall.facts.schedules import Schedule
 from curtainwall.model import Limits, Mode
 from curtainwall.model.people import parse_place
 
@@ -17,7 +16,7 @@ JobName = Annotated[
         "a job's name is made of letters, digits, `_`, `.` and `-`, 64 at most, and begins with a letter or digit",
     ),
 ]
-"""What a job may be called; no `@` is in it, which separates it from the time of a firing."""
+"""A valid name of a job; it has no `@`, which separates the name from the time of a firing."""
 
 
 def _check_place(text: str) -> str:
@@ -30,11 +29,17 @@ PlaceText = Annotated[str, AfterValidator(_check_place)]
 
 
 def _check_schedule(schedule: str) -> str:
+    # Start-up time: most files name no job.
+    from curtainwall.facts.schedules import Schedule
+
     Schedule.parse(schedule)
     return schedule
 
 
 def _check_zone(zone: str) -> str:
+    # Start-up time: as above.
+    from curtainwall.facts.schedules import Schedule
+
     Schedule.parse("0 0 * * *", zone)
     return zone
 
@@ -48,7 +53,7 @@ class BudgetSection(Section):
     dollars: Annotated[float, Field(gt=0)] | None = Field(None, description="cost in USD, as far as it is known")
 
     def over(self, limits: Limits) -> Limits:
-        """Return the limits with what is told here in place of theirs."""
+        """Return the limits, replaced by those that are set here."""
         return limits.model_copy(update=self.model_dump(exclude_none=True))
 
 

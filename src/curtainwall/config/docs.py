@@ -1,4 +1,4 @@
-"""The configuration for people, told from its schema: the page `docs/config.md`, a commented file to start from, and what holds now."""
+"""Renders the configuration from its schema: the page `docs/config.md`, a commented file to start from, and the values in force."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from curtainwall.config.fields import Section, show_duration
 from curtainwall.config.loader import named_section
 from curtainwall.config.schema import Config
 
-_LENGTHS = frozenset(
+_DURATION_KEYS = frozenset(
     "after archive-after deadline every health idle pause remind seconds signed-in silence timeout turn wait window".split()
 )
 _NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT", "keys": "PROVIDER"}
@@ -32,7 +32,7 @@ This page is made from the schema (`src/curtainwall/config/schema.py`) by `pytho
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table of the file: its name as it is written, what it is about, and its keys."""
+    """One table of the file: its name as written, its description, and its keys."""
 
     name: str
     about: str
@@ -40,27 +40,27 @@ class Table:
 
     @property
     def keys(self) -> Iterator[tuple[str, FieldInfo]]:
-        """Return the keys as they are written, with their fields; what is a table by itself is told there."""
+        """Return the keys as written, with their fields; keys that are tables themselves are left out."""
         fields = self.section.model_fields.items()
-        return ((field.alias or name, field) for name, field in fields if _inner(field) is None)
+        return ((field.alias or name, field) for name, field in fields if _inner_section(field) is None)
 
 
 def tables(section: type[Section] = Config, before: str = "") -> tuple[Table, ...]:
-    """Return every table in the order of the schema, each followed by those in it."""
-    found: list[Table] = []
+    """Return every table in the order of the schema, each followed by its inner tables."""
+    result: list[Table] = []
     for name, field in section.model_fields.items():
-        inner = _inner(field)
+        inner = _inner_section(field)
         if inner is None:
             continue
         place = f"{before}{name}" if named_section(field.annotation) is None else f"{before}{name}.{_NAMES.get(name, 'NAME')}"
-        found += [Table(place, " ".join((inner.__doc__ or "").split()), inner), *tables(inner, f"{place}.")]
-    return tuple(found)
+        result += [Table(place, " ".join((inner.__doc__ or "").split()), inner), *tables(inner, f"{place}.")]
+    return tuple(result)
 
 
-def _inner(field: FieldInfo) -> type[Section] | None:
-    """Return the table that a key is, under names of the user's choice or by itself; None for a key with a value."""
-    told = cast("object", field.annotation)
-    return named_section(told) or (told if isinstance(told, type) and issubclass(told, Section) else None)
+def _inner_section(field: FieldInfo) -> type[Section] | None:
+    """Return the table of a key, whether it is one table or a table of named ones; None for a key with a value."""
+    annotation = cast("object", field.annotation)
+    return named_section(annotation) or (annotation if isinstance(annotation, type) and issubclass(annotation, Section) else None)
 
 
 def render() -> str:
@@ -76,10 +76,10 @@ def render() -> str:
 
 
 def commented() -> str:
-    """Return a file to start from: every key with its meaning, all of them commented out."""
+    """Return a file to start from: every key with its meaning, all commented out."""
     lines = ["# Curtainwall's configuration. Take away the `#` before a key to set it; `curtainwall config show` prints what holds."]
     for table in tables():
-        lines += ["", f"# {table.about}", f"# [{_written(table.name)}]" if "NAME" in table.name else f"[{table.name}]"]
+        lines += ["", f"# {table.about}", f"# [{_example_name(table.name)}]" if "NAME" in table.name else f"[{table.name}]"]
         for key, field in table.keys:
             example = {**_EXAMPLES, **_EXAMPLES_IN.get(table.name, {})}.get(key)
             example = _example(field) if example is None else example
@@ -88,7 +88,7 @@ def commented() -> str:
 
 
 def effective(config: Config) -> str:
-    """Return what holds, as TOML."""
+    """Return the values in force, as TOML."""
     return "\n".join(_table("", config.model_dump(by_alias=True, mode="json"))).lstrip() + "\n"
 
 
@@ -107,34 +107,34 @@ def _pairs(section: dict[str, Any]) -> list[str]:
 
 
 def toml_value(value: object) -> str:
-    """Return a plain value as TOML spells it."""
+    """Return a plain value in TOML syntax."""
     if isinstance(value, dict):
-        told = cast("dict[str, object]", value)
-        return f"{{{', '.join(f'{key} = {toml_value(inner)}' for key, inner in told.items() if inner is not None)}}}"
+        table = cast("dict[str, object]", value)
+        return f"{{{', '.join(f'{key} = {toml_value(inner)}' for key, inner in table.items() if inner is not None)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(toml_value, cast('list[object]', value)))}]"
-    # A JSON string without its escaped slash and surrogates is a TOML string; numbers and booleans are alike.
+    # A JSON string without escaped slashes and surrogates is a TOML string; numbers and booleans are the same.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _about(field: FieldInfo) -> str:
-    """Return what a key means, with all that may stand there where that is a choice."""
-    told = field.description or ""
+    """Return the description of a key, with its choices if it has any."""
+    description = field.description or ""
     choices = [f"`{json.dumps(choice)}`" for choice in _choices(cast("object", field.annotation))]
-    is_told = all(choice.strip('`"') in told for choice in choices)
-    return told if is_told else f"{told}: {' or '.join([*([', '.join(choices[:-1])] if choices[1:] else []), choices[-1]])}"
+    names_all = all(choice.strip('`"') in description for choice in choices)
+    return description if names_all else f"{description}: {' or '.join([*([', '.join(choices[:-1])] if choices[1:] else []), choices[-1]])}"
 
 
 def _choices(annotation: object) -> tuple[str, ...]:
-    """Return the texts among which a key chooses, or none where it takes others as well."""
+    """Return the texts that a key can choose from; empty if it also accepts others."""
     origin, inner = get_origin(annotation), cast("tuple[object, ...]", get_args(annotation))
     if origin is Literal:
         return tuple(choice for choice in inner if isinstance(choice, str))
     if origin is Annotated:
         return _choices(inner[0])
     if origin in (Union, UnionType):
-        found = [_choices(each) for each in inner if each is not NoneType]
-        return tuple(choice for each in found for choice in each) if all(found) else ()
+        alternatives = [_choices(alternative) for alternative in inner if alternative is not NoneType]
+        return tuple(choice for alternative in alternatives for choice in alternative) if all(alternatives) else ()
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         return tuple(annotation)
     return ()
@@ -148,8 +148,8 @@ def _default(key: str, field: FieldInfo) -> str:
         return "not set"
     if value == ():
         return "empty"
-    told = toml_value(value)
-    return f"`{told}` ({show_duration(value)})" if key in _LENGTHS and isinstance(value, int) else f"`{told}`"
+    text = toml_value(value)
+    return f"`{text}` ({show_duration(value)})" if key in _DURATION_KEYS and isinstance(value, int) else f"`{text}`"
 
 
 _EXAMPLES = {
@@ -168,7 +168,7 @@ _EXAMPLES = {
 }
 
 
-# Of the sources of a credential only one may stand there.
+# A credential may name only one source.
 _EXAMPLES_IN = {
     "credentials.NAME": {"env": '"API_TOKEN"', "hosts": '["api.example.org"]', "file": "", "keyring": "", "command": ""},
     "webhooks.hooks.NAME": {"secret-env": '"CI_SECRET"', "secret-file": ""},
@@ -182,14 +182,14 @@ _EXAMPLES_IN = {
 }
 
 
-def _written(name: str) -> str:
-    """Return the name of a table as it could stand in a file; those of models and agents have small letters."""
+def _example_name(name: str) -> str:
+    """Return the name of a table as it could appear in a file; the names of models and agents are lower-case."""
     return name.replace("models.NAME", "models.local").replace("agents.NAME", "agents.mine").replace("PROVIDER", "openai")
 
 
 def _example(field: FieldInfo) -> str:
     value = cast("object", field.get_default(call_default_factory=True, validated_data={}))
-    # TOML has no word for what is not set.
+    # TOML cannot express that a key is not set.
     return "" if value is None else toml_value([] if value == () else value)
 
 

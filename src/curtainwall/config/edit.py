@@ -1,4 +1,4 @@
-"""Changing the configuration file for its owner: comments and order stay, and nothing is written that could not be read back."""
+"""Edits the configuration file: keeps comments and order, and never writes a file that could not be read back."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from curtainwall.tools.servers import Proposal
 
 
 def add_server(path: Path, name: str, settings: Mapping[str, object]) -> None:
-    """Write a new server into the configuration file; all else in it stays as it is."""
+    """Add a server to the configuration file and leave everything else unchanged."""
     document = _read(path)
     servers = _table(document, "servers")
     if name in servers:
@@ -31,7 +31,7 @@ def add_server(path: Path, name: str, settings: Mapping[str, object]) -> None:
 
 
 def add_teams(path: Path, teams: Mapping[str, Mapping[str, object]], processes: Mapping[str, object] | None = None) -> None:
-    """Write new teams into the configuration file, all or none, and what is not said yet about processes; all else in it stays as it is."""
+    """Add teams to the configuration file, all or none, and missing keys of `[processes]`; leave everything else unchanged."""
     document = _read(path)
     for name in ("teams", "processes"):
         if name in document and isinstance(document[name], InlineTable):
@@ -42,14 +42,14 @@ def add_teams(path: Path, teams: Mapping[str, Mapping[str, object]], processes: 
         table: Any = document["processes"]
         if key not in table:
             table.add(key, value)
-    known = _table(document, "teams")
+    team_tables = _table(document, "teams")
     for name, settings in teams.items():
-        if name in known:
+        if name in team_tables:
             raise CommandRefused(f"there is a team `{name}` already; edit it in `{path}`, or take it out first")
         table = tomlkit.table()
         for key, value in settings.items():
             table.add(key, value)
-        known.append(name, table)
+        team_tables.append(name, table)
     _write(path, document)
 
 
@@ -59,40 +59,40 @@ def has_server(path: Path, name: str) -> bool:
 
 
 def remove_server(path: Path, name: str) -> None:
-    """Take a server and its roles out of the configuration file; all else in it stays as it is."""
+    """Remove a server and its roles from the configuration file and leave everything else unchanged."""
     document = _read(path)
     servers = _table(document, "servers")
     if name not in servers:
         raise NotFound(f"there is no server `{name}` in `{path}`; `curtainwall servers list` shows them")
-    kept = _without_tables(document, name)
+    edited = _without_tables(document, name)
     del servers[name]
-    # Only what says the same may stand in place of what the parser leaves; it keeps the comments in front of the next table.
-    _write(path, kept if kept is not None and kept.unwrap() == document.unwrap() else document)
+    # Prefer our own edit, which keeps the comments before the next table, but only if it means the same as the parser's.
+    _write(path, edited if edited is not None and edited.unwrap() == document.unwrap() else document)
 
 
 def _without_tables(document: tomlkit.TOMLDocument, name: str) -> tomlkit.TOMLDocument | None:
-    """Return the file without the lines of a server's tables, or None where these cannot be told by their heads."""
-    ours = re.compile(rf"\s*\[\s*servers\s*\.\s*(\"?){re.escape(name)}\1\s*[.\]]")
-    kept: list[str] = []
-    held: list[str] = []
-    is_ours = False
+    """Return the file without the lines of a server's tables, or None if the rest does not parse."""
+    server_header = re.compile(rf"\s*\[\s*servers\s*\.\s*(\"?){re.escape(name)}\1\s*[.\]]")
+    lines: list[str] = []
+    trailing: list[str] = []
+    is_removed = False
     for line in tomlkit.dumps(document).splitlines(keepends=True):
         if re.match(r"\s*\[", line):
-            kept += held
-            is_ours = ours.match(line) is not None
-            held = []
-        if not is_ours:
-            kept.append(line)
+            lines += trailing
+            is_removed = server_header.match(line) is not None
+            trailing = []
+        if not is_removed:
+            lines.append(line)
         else:
-            held = [*held, line] if re.match(r"\s*(#|$)", line) else []
+            trailing = [*trailing, line] if re.match(r"\s*(#|$)", line) else []
     try:
-        return tomlkit.parse("".join([*kept, *held]))
+        return tomlkit.parse("".join([*lines, *trailing]))
     except TOMLKitError:
         return None
 
 
 def add_roles(path: Path, server: str, proposals: Iterable[Proposal]) -> None:
-    """Write proposed roles into the configuration file, with what a human should look at as comments."""
+    """Write proposed roles into the configuration file, with comments on what a human should check."""
     document = _read(path)
     servers = _table(document, "servers")
     tools = _table(_table(servers, server), "tools")
@@ -110,19 +110,19 @@ def role_table(proposal: Proposal) -> Table:
     arguments = tomlkit.inline_table()
     for meaning in proposal.roles.meanings:
         roles = [role.value for role in meaning.roles]
-        more = {"default": meaning.default, "within": meaning.within, "follows": None if meaning.follows else False}
-        given = {key: value for key, value in more.items() if value is not None}
+        options = {"default": meaning.default, "within": meaning.within, "follows": None if meaning.follows else False}
+        set_options = {key: value for key, value in options.items() if value is not None}
         inline = tomlkit.inline_table()
-        for key, value in {"roles": roles, **given}.items():
+        for key, value in {"roles": roles, **set_options}.items():
             inline.add(key, value)
-        arguments.add(meaning.argument, inline if given else roles)
+        arguments.add(meaning.argument, inline if set_options else roles)
     if proposal.roles.meanings:
         table.add("arguments", arguments)
     return table
 
 
 def shown(server: str, proposals: Iterable[Proposal]) -> str:
-    """Return proposals as they would stand in the file."""
+    """Return proposals as they would appear in the file."""
     document = tomlkit.document()
     tools = _table(_table(_table(document, "servers"), server), "tools")
     for proposal in proposals:
@@ -146,24 +146,24 @@ def _read(path: Path) -> tomlkit.TOMLDocument:
 
 
 def _write(path: Path, document: tomlkit.TOMLDocument) -> None:
-    """Write the file whole, for us alone, and only if it can be read back."""
+    """Replace the file atomically, readable only by its owner, and only if it can be read back."""
     text = tomlkit.dumps(document)
     try:
         parse_config(text)
     except ValueError as fault:
         raise CommandRefused(f"this would not be a configuration: {fault}") from None
-    # A configuration that is kept elsewhere and linked to stays there.
+    # If the configuration is a link, write to its target.
     real = Path(os.path.realpath(path))
     real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    aside = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    draft = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(real)
+        draft.replace(real)
     except BaseException:
         with suppress(OSError):
-            aside.unlink()
+            draft.unlink()
         raise

@@ -1,4 +1,4 @@
-"""What the tables of `config.toml` are made of: the base of all of them, and the kinds of values that several use."""
+"""The base class of the tables of `config.toml`, and the types of values that several tables use."""
 
 import re
 from typing import Annotated
@@ -7,20 +7,20 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from curtainwall.model import HOUSE_CHANNELS
 
-_FORM = re.compile(r"([0-9]{1,9})\s*([smhdw]?)")
+_DURATION = re.compile(r"([0-9]{1,9})\s*([smhdw]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def parse_duration(text: str) -> int:
-    """Return the seconds that a text means; raise ValueError with what to write instead."""
-    found = _FORM.fullmatch(text.strip().lower())
-    if found is None:
+    """Parse a duration into seconds; raise ValueError, which says what to write instead."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
         raise ValueError(f"`{text}` is no length of time; write `90s`, `30m`, `2h`, `7d` or `2w`")
-    return int(found[1]) * _SECONDS[found[2]]
+    return int(match[1]) * _SECONDS[match[2]]
 
 
 def show_duration(seconds: float) -> str:
-    """Return a length of time in its biggest whole unit."""
+    """Format a duration in its largest whole unit."""
     whole = int(seconds)
     for unit in ("w", "d", "h", "m"):
         if whole and whole % _SECONDS[unit] == 0:
@@ -49,7 +49,7 @@ def _check_channel_name(name: str) -> str:
 
 
 ChannelName = Annotated[str, AfterValidator(_check_channel_name)]
-"""What a channel may be called."""
+"""A valid name of a channel."""
 
 
 def _check_model_name(name: str) -> str:
@@ -59,7 +59,7 @@ def _check_model_name(name: str) -> str:
 
 
 def matches(form: str, how: str) -> AfterValidator:
-    """Return a check that a text has a form; where it has not, the user hears how to write it."""
+    """Return a validator that a text matches a pattern; `how` is the error message."""
 
     def check(text: str) -> str:
         if re.fullmatch(form, text, re.DOTALL) is None:
@@ -76,7 +76,7 @@ ModelName = Annotated[
     ),
     AfterValidator(_check_model_name),
 ]
-"""What a server of models may be called."""
+"""A valid name of a model server."""
 
 CredentialName = Annotated[
     str,
@@ -85,7 +85,7 @@ CredentialName = Annotated[
         "a name here is made of letters, digits, `_`, `.` and `-`, 64 at most, and begins with none of the last two",
     ),
 ]
-"""What a credential may be called."""
+"""A valid name of a credential."""
 
 
 def _whole_path(what: str) -> AfterValidator:
@@ -98,9 +98,10 @@ PathName = Annotated[str, _whole_path("")]
 
 
 class Section(BaseModel):
-    """A table of the file. What it does not know is an error."""
+    """A table of the file. An unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=False)
+    # Start-up time: the file is one table with all others in it, and only that one is ever validated on its own.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=False, defer_build=True)
 
 
 class SecretSection(Section):
@@ -114,7 +115,7 @@ class SecretSection(Section):
     command: tuple[str, ...] = Field((), description='a program that prints it, as `["pass", "show", "github"]`; its first line counts')
 
     @model_validator(mode="after")
-    def _one_place(self) -> "SecretSection":
+    def _check_one_source(self) -> "SecretSection":
         if sum(map(bool, (self.env, self.file, self.keyring, self.command))) != 1:
             raise ValueError("write exactly one of `env`, `file`, `keyring` and `command`")
         return self

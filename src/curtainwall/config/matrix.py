@@ -1,4 +1,4 @@
-"""The table `[matrix]` of the configuration: which account on which homeserver, where, and with whom."""
+"""The table `[matrix]`: the account, its homeserver, the rooms, and the people who may talk there."""
 
 import re
 from collections.abc import Mapping
@@ -48,25 +48,25 @@ class MatrixSection(Section):
 
     @property
     def pinned(self) -> Mapping[str, frozenset[str]]:
-        """The fingerprints of users for whom only these count."""
-        found: dict[str, set[str]] = {}
+        """Return the pinned fingerprints by user; for these users no other device counts."""
+        by_user: dict[str, set[str]] = {}
         for pin in self.devices:
             user, _, fingerprint = pin.partition(" ")
-            found.setdefault(user, set()).add(re.sub(r"\s", "", fingerprint))
-        return {user: frozenset(fingerprints) for user, fingerprints in found.items()}
+            by_user.setdefault(user, set()).add(re.sub(r"\s", "", fingerprint))
+        return {user: frozenset(fingerprints) for user, fingerprints in by_user.items()}
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that hold secrets, which no agent may touch."""
+        """Return the files that hold secrets, which no agent may touch."""
         return tuple(file for file in (self.password_file, self.token_file) if file)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables that hold secrets, which no child of ours may have."""
+        """Return the variables that hold secrets, which no child of ours may have."""
         return tuple(name for name in (self.password_env, self.token_env) if name)
 
     @model_validator(mode="after")
-    def _holds_together(self) -> "MatrixSection":
+    def _check_consistency(self) -> "MatrixSection":
         if self.homeserver is None:
             return self
         if self.user is None:

@@ -1,17 +1,18 @@
-"""Everything that a user sets: the schema of `config.toml` and its defaults."""
+"""The schema of `config.toml`, with its defaults."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 
 from curtainwall.config.agents import (
+    BUILTIN,
     PROVIDERS,
     Agents,
     AgentSection,
     ContainersSection,
     ProcessesSection,
     SandboxesSection,
-    SessionsSection,
     agent_names,
 )
 from curtainwall.config.cron import JobName, JobSection
@@ -36,6 +37,12 @@ from curtainwall.config.webhooks import WebhooksSection
 from curtainwall.host import Sending
 from curtainwall.model import NOBODY, Broken
 from curtainwall.model.people import parse_place
+
+
+class SessionsSection(Section):
+    """What a new session is where nobody says otherwise: on the terminal, on the web, in rooms and on channels of your own."""
+
+    agent: str = Field(BUILTIN, min_length=1, description="which agent works: `builtin`, `claude-local`, `claude-code` …")
 
 
 class ModelSection(Section):
@@ -81,7 +88,7 @@ class NamedModelSection(Section):
     )
 
     @model_validator(mode="after")
-    def _one_key(self) -> "NamedModelSection":
+    def _check_one_key(self) -> "NamedModelSection":
         if sum(place is not None for place in (self.env, self.file, self.key)) > 1:
             raise ValueError("name one place for the key: `env`, `file` or `key`")
         if self.oauth and (self.env, self.file, self.key) == (None, None, None):
@@ -110,7 +117,7 @@ class ListsSection(Section):
     teams: tuple[str, ...] = Field((), description="teams that may be asked")
 
 
-def _place(text: str) -> str:
+def _check_place(text: str) -> str:
     parse_place(text)
     return text
 
@@ -124,7 +131,7 @@ class ApprovalsSection(Section):
     )
     unrouted: Literal["park", "deny"] = Field("park", description="what happens to an ask that can be shown nowhere")
     remind: Duration | None = Field(None, description='how often `serve` says again that an ask still waits, as `"1h"`; left out, once')
-    targets: tuple[Annotated[str, AfterValidator(_place)], ...] = Field(
+    targets: tuple[Annotated[str, AfterValidator(_check_place)], ...] = Field(
         (), description='places where the asks of every new session are shown besides its own: `"web"`, `"matrix:!room:server"`'
     )
     approver: tuple[str, ...] = Field(
@@ -176,7 +183,7 @@ class ChannelSection(Section):
     )
 
 
-def _sent(way: str) -> str:
+def _check_sending(way: str) -> str:
     Sending.parse(way)
     return way
 
@@ -186,7 +193,7 @@ class CredentialSection(SecretSection):
 
     hosts: tuple[str, ...] = Field((), description='where it may be sent: `"api.github.com"`, `"*.example.org"`, `"localhost:8080"`')
     tools: tuple[str, ...] = Field((), description="the tools that may use it; empty, every tool that can, at these hosts")
-    send: Annotated[str, AfterValidator(_sent)] = Field(
+    send: Annotated[str, AfterValidator(_check_sending)] = Field(
         "bearer", description="how it is sent: `bearer`, `header:NAME`, `basic:USER` or `query:NAME`"
     )
     plain_http: bool = Field(
@@ -194,7 +201,7 @@ class CredentialSection(SecretSection):
     )
 
     @model_validator(mode="after")
-    def _holds_together(self) -> "CredentialSection":
+    def _check_consistency(self) -> "CredentialSection":
         if not self.hosts and not self.tools:
             raise ValueError("write the `hosts` or the `tools` that it is for")
         if "*" in self.hosts:
@@ -205,12 +212,12 @@ class CredentialSection(SecretSection):
 Groups = tuple[dict[str, object], ...]
 
 
-def _file_alone(value: object) -> object:
+def _expand_file(value: object) -> object:
     return {"file": value} if isinstance(value, str) else value
 
 
 def _with_lists(value: object) -> object:
-    """Return the same with tuples as arrays, as other readers take them."""
+    """Return the value with tuples as lists, as JSON readers expect."""
     if isinstance(value, dict):
         return {name: _with_lists(inner) for name, inner in cast("dict[str, object]", value).items()}
     return [_with_lists(inner) for inner in cast("tuple[object, ...]", value)] if isinstance(value, tuple) else value
@@ -237,13 +244,13 @@ class HooksSection(Section):
     @property
     def settings(self) -> dict[str, object]:
         """Return the groups as a settings file would hold them."""
-        told = self.model_dump(exclude={"file"}, exclude_defaults=True)
-        return {"hooks": _with_lists(told)}
+        groups = self.model_dump(exclude={"file"}, exclude_defaults=True)
+        return {"hooks": _with_lists(groups)}
 
     @model_validator(mode="after")
-    def _can_be_honoured(self) -> "HooksSection":
+    def _check_hooks(self) -> "HooksSection":
         if self.settings["hooks"]:
-            # Start-up time: most files name no hooks.
+            # Imported here for start-up time: most files name no hooks.
             from curtainwall.tools.hooks import read_settings
 
             try:
@@ -278,7 +285,7 @@ class Config(Section):
     serve: ServeSection = ServeSection.model_construct()
     cron: dict[JobName, JobSection] = Field(default_factory=dict[str, JobSection], description="by the job's name")
     webhooks: WebhooksSection = WebhooksSection.model_construct()
-    hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
+    hooks: Annotated[HooksSection, BeforeValidator(_expand_file)] = HooksSection.model_construct()
     agents: Agents = Field(default_factory=dict[str, AgentSection], description="by the agent's name")
     containers: ContainersSection = ContainersSection.model_construct()
     processes: ProcessesSection = ProcessesSection.model_construct()
@@ -288,24 +295,31 @@ class Config(Section):
     peers: PeersSection = PeersSection.model_construct()
 
     @model_validator(mode="after")
-    def _everybody_named_is_there(self) -> "Config":
+    def _check_references(self) -> "Config":
         if self.matrix.homeserver is not None and "matrix" not in self.channels:
             raise ValueError("`channels.matrix.operators` is missing; without anybody who may answer asks there, Matrix is not served")
-        there, tables = agent_names(self.agents), {"cron": self.cron, "webhooks.hooks": self.webhooks.hooks, "teams": self.teams}
-        named = {f"{table}.{name}": it.agent for table, told in tables.items() for name, it in told.items()}
-        for place, agent in {"sessions": self.sessions.agent, **named}.items():
-            if agent not in there:
-                raise ValueError(f"`{place}.agent` names `{agent}`, which is no agent here; there are: {', '.join(there)}")
+        known_agents, tables = agent_names(self.agents), {"cron": self.cron, "webhooks.hooks": self.webhooks.hooks, "teams": self.teams}
+        agents = {f"{table}.{name}": section.agent for table, sections in tables.items() for name, section in sections.items()}
+        for place, agent in {"sessions": self.sessions.agent, **agents}.items():
+            if agent not in known_agents:
+                raise ValueError(f"`{place}.agent` names `{agent}`, which is no agent here; there are: {', '.join(known_agents)}")
         servers = (name for name, section in self.models.items() if section.url is not None)
         providers = tuple(dict.fromkeys((*PROVIDERS, *servers)))
         for name, section in self.agents.items():
             for provider in section.keys:
                 if provider not in providers:
-                    told = ", ".join(providers)
-                    raise ValueError(f"`agents.{name}.keys.{provider}` is for no provider that there is here; there are: {told}")
+                    sections = ", ".join(providers)
+                    raise ValueError(f"`agents.{name}.keys.{provider}` is for no provider that there is here; there are: {sections}")
         for name, team in self.teams.items():
             check_team_keys(name, team, providers)
             for asker in team.askers or ():
                 if asker not in self.teams and asker != NOBODY:
                     raise ValueError(f"`teams.{name}.askers` names `{asker}`, which is no team here; write a team's name or `{NOBODY}`")
         return self
+
+
+@dataclass(slots=True)
+class ActiveConfig:
+    """The configuration in force. A reload replaces it, so read `now` each time."""
+
+    now: Config

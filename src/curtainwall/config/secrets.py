@@ -1,4 +1,4 @@
-"""Secrets: where the configuration says that they are, how they are read, and the keys that we make for ourselves."""
+"""Secrets: where the configuration says they are, how to read them, and the keys that we generate for ourselves."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ from curtainwall.policy import Lists
 
 
 def credentials_in(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[Credential, ...]:
-    """Return the credentials that the configuration names; no value is read. Raise `Broken` for a host that is none."""
+    """Return the credentials that the configuration names, without reading values; raise `Broken` for an invalid host."""
     return tuple(
         Credential(
             name=name,
@@ -45,7 +45,7 @@ def credential_variables(config: Config) -> tuple[str, ...]:
 
 
 def source_of(section: SecretSection, environ: Mapping[str, str]) -> CredentialSource:
-    """Return where a secret of the configuration comes from; nothing is read."""
+    """Return the source of a configured secret, without reading it."""
     if section.env:
         return FromEnvironment(section.env, environ)
     if section.file:
@@ -57,14 +57,14 @@ def source_of(section: SecretSection, environ: Mapping[str, str]) -> CredentialS
 
 
 def _covers(name: str, hosts: tuple[str, ...]) -> Callable[[HostFacts], bool]:
-    """Return what tells whether a host is among those named; as in `lists.hosts`, a wildcard never covers a private address."""
+    """Return a predicate for the named hosts; as in `lists.hosts`, a wildcard never covers a private address."""
     try:
-        listed = Lists(hosts=hosts)
+        lists = Lists(hosts=hosts)
     except Broken as fault:
         raise Broken(f"[credentials.{name}]: {str(fault).replace('lists.hosts', 'hosts')}") from None
 
     def covers(facts: HostFacts) -> bool:
-        return bool(listed.of_host(facts.host, facts.port, facts.scope.value))
+        return bool(lists.of_host(facts.host, facts.port, facts.scope.value))
 
     return covers
 
@@ -75,26 +75,26 @@ PROVIDER_KEYS = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY
 def model_files(config: Config) -> tuple[str, ...]:
     """Return the files that hold keys, which no agent may touch."""
     ours = (config.notify.token_file,) if config.notify.token_file else ()
-    own = (key.file for key in _own_keys(config) if key.file)
-    return (*(section.file for section in config.models.values() if section.file), *own, *ours)
+    separate = (key.file for key in _separate_keys(config) if key.file)
+    return (*(section.file for section in config.models.values() if section.file), *separate, *ours)
 
 
 def model_variables(config: Config) -> tuple[str, ...]:
     """Return the variables that hold keys, which no child of ours may have."""
     ours = (config.notify.token_env,) if config.notify.token_env else ()
-    own = (key.env for key in _own_keys(config) if key.env)
-    return (*PROVIDER_KEYS, *(section.env for section in config.models.values() if section.env), *own, *ours)
+    separate = (key.env for key in _separate_keys(config) if key.env)
+    return (*PROVIDER_KEYS, *(section.env for section in config.models.values() if section.env), *separate, *ours)
 
 
 def model_secrets(config: Config, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the keys that are at hand without reading anything, for the masker."""
-    named = {name: section.key for name, section in config.models.items() if section.key}
-    found = {variable.lower(): value for variable in model_variables(config) if (value := environ.get(variable, "").strip())}
-    return {**found, **{f"{name}-key": key for name, key in named.items()}}
+    """Return the keys that are in the configuration or the environment, for the masker."""
+    configured = {name: section.key for name, section in config.models.items() if section.key}
+    from_environment = {variable.lower(): value for variable in model_variables(config) if (value := environ.get(variable, "").strip())}
+    return {**from_environment, **{f"{name}-key": key for name, key in configured.items()}}
 
 
-def _own_keys(config: Config) -> tuple[KeySection, ...]:
-    """Return the keys that agents and teams have of their own."""
+def _separate_keys(config: Config) -> tuple[KeySection, ...]:
+    """Return the keys that belong to single agents and teams."""
     return tuple(key for section in (*config.agents.values(), *config.teams.values()) for key in section.keys.values())
 
 
@@ -125,7 +125,7 @@ SHORTEST: Final = 16
 
 
 def shared_secret(what: str, variable: str | None, file: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the secret in a variable or a file; raise `Broken` with what to do where there is none, or one that could be guessed."""
+    """Return the secret in a variable or a file; raise `Broken`, which says what to do, if it is missing or too short."""
     if variable is not None:
         where = f"the variable `{variable}`"
         if variable not in environ:
@@ -147,12 +147,12 @@ def shared_secret(what: str, variable: str | None, file: str | None, environ: Ma
 
 def secret_of_hook(config: Config, name: str, environ: Mapping[str, str] = os.environ) -> str:
     """Return the secret of a webhook; raise `Broken`."""
-    told = config.webhooks.hooks[name]
-    return shared_secret(f"the secret of webhook `{name}`", told.secret_env, told.secret_file, environ)
+    hook = config.webhooks.hooks[name]
+    return shared_secret(f"the secret of webhook `{name}`", hook.secret_env, hook.secret_file, environ)
 
 
 def faults_in_secrets(config: Config, environ: Mapping[str, str] = os.environ) -> Iterator[str]:
-    """Yield what is wrong with the secrets of webhooks, teams, Matrix and notifications, as `serve` would find them in this environment."""
+    """Yield what is wrong with the secrets of webhooks, teams, Matrix and notifications, as `serve` would see them in this environment."""
     for name in config.webhooks.hooks:
         try:
             secret_of_hook(config, name, environ)
@@ -173,19 +173,19 @@ def faults_in_secrets(config: Config, environ: Mapping[str, str] = os.environ) -
         yield f"the token for `notify.url` cannot be read: the variable `{variable}` is not set; set it before `curtainwall serve` starts"
 
 
-_SIZE = 32
+_KEY_SIZE = 32
 
 
 def house_key(path: Path) -> bytes:
-    """Return the key in a file, making it where there is none; of two processes that do so at once, both get the same."""
+    """Return the key in a file, creating it if there is none; two processes that do so at once get the same key."""
     for _ in range(2):
-        found = existing_key(path)
-        if found is not None:
-            return found
+        key = existing_key(path)
+        if key is not None:
+            return key
         draft = path.with_name(f".{secrets.token_hex(8)}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, secrets.token_bytes(_SIZE))
+            os.write(descriptor, secrets.token_bytes(_KEY_SIZE))
             os.fsync(descriptor)
             with contextlib.suppress(FileExistsError):
                 os.link(draft, path)
@@ -196,7 +196,7 @@ def house_key(path: Path) -> bytes:
 
 
 def existing_key(path: Path) -> bytes | None:
-    """Return the key in a file, or None where there is none."""
+    """Return the key in a file, or None if there is none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -204,9 +204,9 @@ def existing_key(path: Path) -> bytes | None:
     except OSError as error:
         raise Broken(f"the key `{path}` cannot be read: {error.strerror}") from None
     try:
-        key = os.read(descriptor, _SIZE + 1)
+        key = os.read(descriptor, _KEY_SIZE + 1)
     finally:
         os.close(descriptor)
-    if len(key) != _SIZE:
+    if len(key) != _KEY_SIZE:
         raise Broken(f"the key `{path}` is damaged; put it back from a backup, or remove it and let a new one be made")
     return key

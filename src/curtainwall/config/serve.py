@@ -1,21 +1,23 @@
-"""What `curtainwall serve` goes by besides its channels: notifications, health, traces."""
+"""The tables `[notify]` and `[serve]`: notifications, health and traces of `curtainwall serve`."""
 
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
 from curtainwall.config.fields import Duration, FileName, Section, matches
-from curtainwall.facts import Unclear, canonical_url
 
 
-def _readable(text: str) -> str:
+def _canonical(text: str) -> str:
+    # Start-up time: most files name no address.
+    from curtainwall.facts import Unclear, canonical_url
+
     try:
         return canonical_url(text).text
     except Unclear as fault:
         raise ValueError(fault.message) from None
 
 
-Url = Annotated[str, AfterValidator(_readable)]
+Url = Annotated[str, AfterValidator(_canonical)]
 Variable = Annotated[str, matches(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `NTFY_TOKEN`")]
 
 
@@ -31,7 +33,7 @@ class NotifySection(Section):
     every: Duration = Field(10, description="at most one message in so long; what comes together is told together")
 
     @model_validator(mode="after")
-    def _holds_together(self) -> "NotifySection":
+    def _check_consistency(self) -> "NotifySection":
         if self.token_env and self.token_file:
             raise ValueError("name one place for the token: `token-env` or `token-file`")
         if (self.token_env or self.token_file) and not self.url:
@@ -46,4 +48,4 @@ class ServeSection(Section):
         None, alias="status-port", description="a port on this machine alone for `/health` and `/metrics`"
     )
     grace: Duration = Field(5, description="calls that run when `serve` is told to stop may take so long to come to their end")
-    traces: bool = Field(False, description="give turns, model requests and calls to OpenTelemetry, as its own variables configure it")
+    traces: bool = Field(True, description="give spans and metrics to OpenTelemetry if its own variables configure it")

@@ -1,4 +1,4 @@
-"""The part of the configuration for tool servers of somebody else's, and what their tools' arguments mean."""
+"""The tables `[servers.NAME]`: third-party tool servers, and what the arguments of their tools mean."""
 
 from typing import Annotated, Self, cast
 
@@ -10,7 +10,7 @@ from curtainwall.model import Case, Role, ToolEffect, fault_of_cases
 Roles = Annotated[tuple[Annotated[Role, Field(strict=False)], ...], Field(min_length=1)]
 
 
-def _roles_alone(value: object) -> object:
+def _expand_roles(value: object) -> object:
     return {"roles": cast("object", value)} if isinstance(value, tuple) else value
 
 
@@ -46,7 +46,7 @@ class ServerToolSection(Section):
     """What one tool of a server does; a tool without this table is denied. `curtainwall servers annotate NAME` proposes it."""
 
     effect: Annotated[ToolEffect, Field(strict=False)] = Field(description="what it does at most: `inspect`, `modify`, `execute`, `send`")
-    arguments: dict[str, Annotated[ArgumentSection, BeforeValidator(_roles_alone)]] = Field(
+    arguments: dict[str, Annotated[ArgumentSection, BeforeValidator(_expand_roles)]] = Field(
         default_factory=dict[str, ArgumentSection], description="by argument, what it means; one that is not named means nothing outside"
     )
 

@@ -1,4 +1,4 @@
-"""The tables of teams: who they are, and how they talk."""
+"""The tables `[teams.NAME]` and `[peers]`: the teams, and how they talk."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
@@ -11,10 +11,10 @@ from curtainwall.model import NOBODY, Mode
 from curtainwall.model.people import parse_place
 
 COLOUR: Final = r"#[0-9A-Fa-f]{6}"
-"""How a colour is written."""
+"""The pattern of a colour."""
 
 
-def _not_nobody(name: str) -> str:
+def _check_not_nobody(name: str) -> str:
     if name == NOBODY:
         raise ValueError("this name stands for whoever asks without a team; choose another")
     return name
@@ -22,17 +22,17 @@ def _not_nobody(name: str) -> str:
 
 _TEAM = matches(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "a team's name is made of letters, digits, `_`, `.` and `-`, 64 at most")
 
-TeamName = Annotated[str, _TEAM, AfterValidator(_not_nobody)]
-"""What a team may be called."""
+TeamName = Annotated[str, _TEAM, AfterValidator(_check_not_nobody)]
+"""A valid name of a team."""
 
 
-def _place(text: str) -> str:
+def _check_place(text: str) -> str:
     parse_place(text)
     return text
 
 
-PlaceName = Annotated[str, AfterValidator(_place)]
-"""Where asks are shown: a channel, and a place on it."""
+PlaceName = Annotated[str, AfterValidator(_check_place)]
+"""A place where asks are shown: a channel, and a place on it."""
 
 
 class TeamSection(Section):
@@ -66,7 +66,7 @@ class TeamSection(Section):
     keys: Keys = Field(default_factory=dict[str, KeySection], description="by the provider's name")
 
     @model_validator(mode="after")
-    def _holds_together(self) -> "TeamSection":
+    def _check_consistency(self) -> "TeamSection":
         check_tokens(self.keys)
         return self
 
@@ -91,13 +91,13 @@ class PeersSection(Section):
 
     @property
     def address(self) -> tuple[str, int]:
-        """The host and the port to listen on."""
+        """Return the host and the port to listen on."""
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
 
 
 def check_team_keys(name: str, team: TeamSection, providers: Sequence[str]) -> None:
-    """Raise where a team has a key that its agent would not use, or for a provider that there is not."""
+    """Raise if a team has a key that its agent would not use, or for an unknown provider."""
     if team.keys and team.agent == BUILTIN:
         raise ValueError(f"`teams.{name}.keys` is for the agents of others; `{BUILTIN}` uses the keys of `[models.PROVIDER]`")
     for provider in team.keys:

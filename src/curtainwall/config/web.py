@@ -1,4 +1,4 @@
-"""The table `[web]`: where the pages are served, to whom, and what has to hold before another machine may reach them."""
+"""The table `[web]`: where the pages are served and to whom, and what is required before another machine may reach them."""
 
 import ipaddress
 from typing import Annotated
@@ -10,7 +10,7 @@ from curtainwall.config.fields import Duration, FileName, Section, matches
 Person = Annotated[
     str, matches(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}", "a name here is made of letters, digits, `_`, `.`, `@` and `-`, 64 at most")
 ]
-"""Somebody on the web, as the log will name them."""
+"""A person on the web, as the log names them."""
 
 _MONTH = 30 * 86_400
 
@@ -43,7 +43,7 @@ class WebSection(Section):
     signed_in: Duration = Field(_MONTH, alias="signed-in", description='how long a sign-in lasts, as `"30d"`')
 
     @model_validator(mode="after")
-    def _holds_together(self) -> "WebSection":
+    def _check_consistency(self) -> "WebSection":
         if (self.certificate is None) != (self.key is None):
             raise ValueError("`certificate` and `key` belong together; write both")
         if not is_this_machine(self.host) and self.certificate is None and not self.allow_remote:
@@ -57,14 +57,14 @@ class WebSection(Section):
 
     @property
     def address(self) -> str:
-        """How links to the pages begin."""
-        # We listen on one address; a browser would try others first that `localhost` stands for, where somebody else may listen.
+        """Return the beginning of links to the pages."""
+        # We listen on one address; for `localhost` a browser may first try another address, where someone else may listen.
         host = "127.0.0.1" if self.host == "localhost" else f"[{self.host}]" if ":" in self.host else self.host
         return self.url or f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
 
 
 def is_this_machine(host: str) -> bool:
-    """Tell whether an address is reached from this machine alone."""
+    """Tell whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

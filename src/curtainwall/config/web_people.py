@@ -1,4 +1,4 @@
-"""Who may use the web pages, and the files that let them in."""
+"""The people who may use the web pages, and the files with their tokens."""
 
 import getpass
 import os
@@ -9,14 +9,14 @@ from curtainwall.config.loader import read_plain
 from curtainwall.config.schema import Config
 
 WEB = "web"
-_SHORTEST_TOKEN = 32
+_MIN_TOKEN_LENGTH = 32
 
 
 def web_operators(config: Config) -> frozenset[str]:
-    """Return who may answer on the web; without a list, whoever runs this."""
-    told = config.web.operators
-    also = config.channels[WEB].operators if WEB in config.channels else ()
-    return frozenset((*told, *also)) if told is not None else frozenset(also or (_account(),))
+    """Return who may answer on the web; without a list, the user who runs this process."""
+    configured = config.web.operators
+    channel_operators = config.channels[WEB].operators if WEB in config.channels else ()
+    return frozenset((*configured, *channel_operators)) if configured is not None else frozenset(channel_operators or (_account(),))
 
 
 def _account() -> str:
@@ -27,18 +27,18 @@ def _account() -> str:
 
 
 def web_files(config: Config) -> tuple[str, ...]:
-    """Return the files that would let an agent in: tokens, and the key of the certificate."""
+    """Return the files that would give an agent access: tokens, and the key of the certificate."""
     return (*config.web.tokens.values(), *([config.web.key] if config.web.key else []))
 
 
 def web_tokens(config: Config) -> Mapping[str, str]:
-    """Return the standing tokens by whom they belong to; one that cannot be read, or is too short, lets nobody in."""
-    found: dict[str, str] = {}
+    """Return the permanent tokens by person; skip those that cannot be read or are too short."""
+    tokens: dict[str, str] = {}
     for user, name in config.web.tokens.items():
         try:
             token = read_plain(Path(name).expanduser()).decode().strip()
         except (OSError, UnicodeDecodeError):
             continue
-        if len(token) >= _SHORTEST_TOKEN:
-            found[user] = token
-    return found
+        if len(token) >= _MIN_TOKEN_LENGTH:
+            tokens[user] = token
+    return tokens

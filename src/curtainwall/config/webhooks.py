@@ -1,4 +1,4 @@
-"""`[webhooks]`: deliveries from other systems that become sessions."""
+"""The table `[webhooks]`: deliveries from other systems that start sessions."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,15 +16,15 @@ HookName = Annotated[
         "a webhook's name is made of letters, digits, `_`, `.` and `-`, 64 at most, and begins with a letter or digit",
     ),
 ]
-"""What a webhook may be called; it is a part of its address."""
+"""A valid name of a webhook; it is part of its address."""
 
 _Variable = Annotated[str, matches(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `HOOK_SECRET`")]
 _Header = Annotated[str, matches(r"[A-Za-z0-9-]{1,64}", "write the name of a header, as `X-Hub-Signature-256`")]
-_STANDARD = {"hmac": ("X-Hub-Signature-256", "sha256="), "token": ("Authorization", "Bearer ")}
+_DEFAULT_PROOF = {"hmac": ("X-Hub-Signature-256", "sha256="), "token": ("Authorization", "Bearer ")}
 
 
 def _is_template(prompt: str) -> bool:
-    # Start-up time: the room of webhooks brings a web server along, and most configurations have none.
+    # Imported here for start-up time: most configurations have no webhooks.
     from curtainwall.facts.deliveries import is_template
 
     return is_template(prompt)
@@ -75,7 +75,7 @@ class HookSection(Section):
     )
 
     @model_validator(mode="after")
-    def _holds_together(self) -> "HookSection":
+    def _check_consistency(self) -> "HookSection":
         if (self.secret_env is None) == (self.secret_file is None):
             raise ValueError("write exactly one of `secret-env` and `secret-file`")
         if self.scheme == "token" and self.time_header:
@@ -92,13 +92,13 @@ class HookSection(Section):
 
     @property
     def proof_header(self) -> str:
-        """The header with the proof."""
-        return self.header or _STANDARD[self.scheme][0]
+        """Return the header with the proof."""
+        return self.header or _DEFAULT_PROOF[self.scheme][0]
 
     @property
     def proof_prefix(self) -> str:
-        """What stands before the proof."""
-        return _STANDARD[self.scheme][1] if self.prefix is None else self.prefix
+        """Return what precedes the proof in its header."""
+        return _DEFAULT_PROOF[self.scheme][1] if self.prefix is None else self.prefix
 
     @property
     def folder(self) -> Path | None:
@@ -106,7 +106,7 @@ class HookSection(Section):
         return None if self.workspace is None else Path(self.workspace).expanduser()
 
 
-def _an_address(text: str) -> tuple[str, int]:
+def _split_address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -121,15 +121,15 @@ class WebhooksSection(Section):
 
     @property
     def address(self) -> tuple[str, int]:
-        """The host and the port to listen on."""
-        return _an_address(self.listen)
+        """Return the host and the port to listen on."""
+        return _split_address(self.listen)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that hold secrets, which no agent may touch."""
+        """Return the files that hold secrets, which no agent may touch."""
         return tuple(hook.secret_file for hook in self.hooks.values() if hook.secret_file)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables that hold secrets, which no child of ours may have."""
+        """Return the variables that hold secrets, which no child of ours may have."""
         return tuple(hook.secret_env for hook in self.hooks.values() if hook.secret_env)

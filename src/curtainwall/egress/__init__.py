@@ -1,4 +1,4 @@
-"""The way to the network for agents that are not ours: a proxy per session where keys are put in, and budgets and endpoints hold."""
+"""Network access for external agents: a proxy per session that inserts keys and enforces budgets and allowed endpoints."""
 
 from curtainwall.egress.authority import Authority
 from curtainwall.egress.client import ProxyCounters

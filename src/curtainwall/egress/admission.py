@@ -1,4 +1,4 @@
-"""Whether a request may come in, by its head alone: exactly the listed methods and paths, and only with this session's stand-in key."""
+"""Admits requests by their head alone: only the listed methods and paths, and only with this session's stand-in key."""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _TREACHEROUS: Final = frozenset(
 
 
 class EndpointFilter:
-    """The endpoints of one provider, ready to be matched."""
+    """Matches requests against the endpoints of one provider."""
 
     def __init__(self, provider: Provider) -> None:
         self._host = provider.host
@@ -35,7 +35,7 @@ class EndpointFilter:
         self._chosen = [(each, each.pattern) for each in provider.endpoints if "NAME" in each.path]
 
     def match(self, method: str, target: str, hosts: Sequence[str]) -> tuple[ProviderEndpoint, str]:
-        """Return the endpoint that a request means and the model's name in its path; raise `Refused`."""
+        """Return the endpoint of a request and the model's name in its path; raise `Refused` if there is none."""
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             raise Refused(403, f"the Host header is not `{self._host}`, the host of this connection", kind="endpoint")
         path, _, query = target.partition("?")
@@ -43,9 +43,9 @@ class EndpointFilter:
             raise Refused(403, "inside a connection only paths can be asked for, no whole URLs", kind="endpoint")
         if query:
             _require_no_key(query)
-        found = self._exact.get((method, path))
-        if found is not None:
-            return found, ""
+        exact = self._exact.get((method, path))
+        if exact is not None:
+            return exact, ""
         if not _PATH.fullmatch(path) or not _DOTS.isdisjoint(path.split("/")):
             raise Refused(403, "the path is not in its plain spelling: no `//`, no dots, no escapes, no slash at the end", kind="endpoint")
         for endpoint, pattern in self._chosen:
@@ -71,7 +71,7 @@ _OVERRIDES: Final = frozenset((b"x-http-method-override", b"x-http-method", b"x-
 
 @dataclass(frozen=True, slots=True)
 class SessionProvider:
-    """A provider as this session has it."""
+    """A provider with this session's filter and keys."""
 
     provider: Provider
     filter: EndpointFilter
@@ -79,7 +79,7 @@ class SessionProvider:
 
 
 class AdmittedRequest(NamedTuple):
-    """What a head means: the endpoint, the path and the model in it, what goes out for it up to the key, and where that stands."""
+    """An admitted head: the endpoint, its path and model, the start of the outgoing head, and where the key goes."""
 
     endpoint: ProviderEndpoint
     path: str
@@ -90,18 +90,18 @@ class AdmittedRequest(NamedTuple):
     closes: bool
 
 
-def admit(head: RequestHead, door: SessionProvider) -> AdmittedRequest:
-    """Return what a head means at this door; raise `Refused`. It depends on nothing else, so the same head means the same again."""
+def admit(head: RequestHead, access: SessionProvider) -> AdmittedRequest:
+    """Return what a head means for this provider; raise `Refused`. It depends on nothing else, so the result can be reused."""
     if head.wants_upgrade:
         raise Refused(426, "there are no web sockets here; use plain requests")
-    endpoint, model = door.filter.match(head.method, head.target, head.all(b"host"))
+    endpoint, model = access.filter.match(head.method, head.target, head.all(b"host"))
     if not _OVERRIDES.isdisjoint(head.names):
         raise Refused(403, "the request says that its method is another one", kind="endpoint")
-    headers, carrier = door.keyring.stripped(head.headers)
+    headers, carrier = access.keyring.stripped(head.headers)
     if head.all(b"content-encoding"):
         raise Refused(415, "the body must not be encoded", kind="malformed")
     has_body = head.method != "GET"
     if has_body and [kind.partition(";")[0].strip().lower() for kind in head.all(b"content-type")] != ["application/json"]:
         raise Refused(415, "the body must be JSON, and say so once", kind="malformed")
-    start = request_start(head.method, head.target, [(b"host", door.provider.authority.encode()), *sendable(headers)])
+    start = request_start(head.method, head.target, [(b"host", access.provider.authority.encode()), *sendable(headers)])
     return AdmittedRequest(endpoint, head.target.partition("?")[0], model, start, carrier, has_body, head.wants_to_close)

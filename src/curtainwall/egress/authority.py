@@ -1,6 +1,6 @@
-"""Our own certificate authority: made once in a directory of ours, and short-lived certificates for the hosts that are terminated here.
+"""Our own certificate authority: created once, it signs short-lived certificates for the hosts whose TLS ends here.
 
-The key never leaves this room; what goes elsewhere is `certificate`, the public half.
+The key never leaves this module; only `certificate`, the public half, does.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from curtainwall.model import Broken
 _LIFE: Final = timedelta(days=3650)
 _LEAF_LIFE: Final = timedelta(days=7)
 _RENEW_BEFORE: Final = timedelta(days=1)
-_EARLIER: Final = timedelta(hours=1)  # for clocks inside that are a little behind
+_EARLIER: Final = timedelta(hours=1)  # for clocks of clients that are a little behind
 _KEPT: Final = 64
 _NAME: Final = "Curtainwall, on this machine alone"
 
 
 class Authority:
-    """Signs for hosts. Certificates are made in a thread of their own and kept while they are in use; `kept` bounds how many."""
+    """Signs certificates for hosts. A separate thread makes them; the `kept` most recently used stay in memory."""
 
     def __init__(self, directory: Path, *, kept: int = _KEPT, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._now = now
@@ -47,7 +47,7 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """Return the public certificate as PEM, for those who shall trust it."""
+        """Return the public certificate as PEM, for clients that must trust it."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
@@ -56,37 +56,37 @@ class Authority:
         return len(self._leaves)
 
     async def context(self, host: str) -> ssl.SSLContext:
-        """Return the server's side of TLS for exactly this host: whoever asks for another name, or none, is turned away."""
-        found = self._leaves.get(host)
-        if found is not None and self._now() < found[1] - _RENEW_BEFORE:
+        """Return the server's TLS context for exactly this host: a client that asks for another name, or none, is rejected."""
+        leaf = self._leaves.get(host)
+        if leaf is not None and self._now() < leaf[1] - _RENEW_BEFORE:
             self._leaves.move_to_end(host)
-            return found[0]
-        making = self._making.get(host)
-        if making is None:
-            making = self._making[host] = asyncio.ensure_future(self._made(host))
-        return await asyncio.shield(making)
+            return leaf[0]
+        pending = self._making.get(host)
+        if pending is None:
+            pending = self._making[host] = asyncio.ensure_future(self._make(host))
+        return await asyncio.shield(pending)
 
     def close(self) -> None:
-        """Let go of the thread; calling it twice is harmless."""
+        """Stop the thread; calling it twice is harmless."""
         self._thread.shutdown(wait=False)
 
-    async def _made(self, host: str) -> ssl.SSLContext:
+    async def _make(self, host: str) -> ssl.SSLContext:
         try:
-            until = self._now() + _LEAF_LIFE
-            context = await asyncio.get_running_loop().run_in_executor(self._thread, self._sign, host, until)
+            expires = self._now() + _LEAF_LIFE
+            context = await asyncio.get_running_loop().run_in_executor(self._thread, self._sign, host, expires)
         finally:
             del self._making[host]
-        self._leaves[host] = context, until
+        self._leaves[host] = context, expires
         while len(self._leaves) > self._kept:
             self._leaves.popitem(last=False)
         return context
 
-    def _sign(self, host: str, until: datetime) -> ssl.SSLContext:
+    def _sign(self, host: str, expires: datetime) -> ssl.SSLContext:
         key = ec.generate_private_key(ec.SECP256R1())
-        # Some clients still read the common name, which has room for 64 letters; the name that counts is the alternative one.
+        # Some clients still read the common name, which holds at most 64 characters; the name that counts is the alternative one.
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
         leaf = (
-            _builder(subject, self._certificate.subject, key.public_key(), self._now(), until)
+            _builder(subject, self._certificate.subject, key.public_key(), self._now(), expires)
             .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -110,25 +110,25 @@ class Authority:
 def _read_or_make(directory: Path, now: datetime) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        place = directory / "authority.pem"
-        if not place.exists():
-            _write_new(place, _own(now))
-        content = place.read_bytes()
-        if place.stat().st_mode & 0o077:
-            raise Broken(f"the authority {quoted(str(place))} can be read by others; remove it, and a new one is made")
+        path = directory / "authority.pem"
+        if not path.exists():
+            _write_new(path, _new_authority(now))
+        content = path.read_bytes()
+        if path.stat().st_mode & 0o077:
+            raise Broken(f"the authority {quoted(str(path))} can be read by others; remove it, and a new one is made")
     except OSError as fault:
         raise Broken(f"the authority in {quoted(str(directory))} cannot be read or made: {fault.strerror or fault}") from None
     try:
         key = serialization.load_pem_private_key(content, None)
         certificate = x509.load_pem_x509_certificate(content)
     except ValueError:
-        raise Broken(f"the authority {quoted(str(place))} is damaged; remove it, and a new one is made") from None
+        raise Broken(f"the authority {quoted(str(path))} is damaged; remove it, and a new one is made") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-        raise Broken(f"the authority {quoted(str(place))} has a key that is not its own; remove it, and a new one is made")
+        raise Broken(f"the authority {quoted(str(path))} has a key that is not its own; remove it, and a new one is made")
     return key, certificate
 
 
-def _own(now: datetime) -> bytes:
+def _new_authority(now: datetime) -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
     certificate = (
@@ -141,26 +141,26 @@ def _own(now: datetime) -> bytes:
     return _private(key) + certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _write_new(place: Path, content: bytes) -> None:
-    """Write the file whole or not at all; the first of two processes wins."""
-    hidden = place.with_name(f".{secrets.token_hex(4)}")
-    descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def _write_new(path: Path, content: bytes) -> None:
+    """Write the file completely or not at all; the first of two processes wins."""
+    temporary = path.with_name(f".{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(descriptor, 0o600)
         os.write(descriptor, content)
         os.fsync(descriptor)
         with contextlib.suppress(FileExistsError):
-            os.link(hidden, place)
+            os.link(temporary, path)
     finally:
         os.close(descriptor)
-        hidden.unlink()
+        temporary.unlink()
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, until: datetime
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, expires: datetime
 ) -> x509.CertificateBuilder:
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
-    return builder.serial_number(x509.random_serial_number()).not_valid_before(now - _EARLIER).not_valid_after(until)
+    return builder.serial_number(x509.random_serial_number()).not_valid_before(now - _EARLIER).not_valid_after(expires)
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
@@ -182,7 +182,7 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _load(context: ssl.SSLContext, pem: bytes) -> None:
-    """Load a key that was never on a disk: the library reads files alone, so it gets one in memory."""
+    """Load a key without writing it to disk: the library only reads files, so it gets one in memory."""
     descriptor = os.memfd_create("leaf", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, pem)

@@ -1,8 +1,7 @@
-"""Request bodies: parsed strictly, and searched for what would have the provider act beyond the conversation.
+"""Request bodies: parsed strictly, and searched for anything that makes the provider act beyond the conversation.
 
-Tools are known by what is allowed, not by what is forbidden: one that is not known to run at the client counts as the provider's. Keys are
-read without regard to case, underscores and forms of a letter, because some providers do so; no key that is read may appear in two
-spellings.
+Tools are matched against an allowlist: one that is not known to run at the client counts as the provider's. Case, underscores and Unicode
+forms in keys are ignored, because some providers ignore them; no key may appear in two spellings.
 """
 
 import asyncio
@@ -22,18 +21,18 @@ from curtainwall.egress.refusals import Dialect, Refused
 _FEW_PARTS: Final = 5_000
 # Asked of every value of a body; `dict | list` would be made anew each time.
 _NESTED: Final = (dict, list)
-# What is bigger is parsed beside the loop, so that other sessions keep their share of it.
+# Bigger bodies are parsed in a thread, so that they do not block other sessions.
 _SMALL: Final = 256 * 1024
-# A string that never ends takes all the rest; otherwise each of its quotes would be tried anew.
+# An unterminated string matches all the rest; otherwise each of its quotes would be tried again.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 class _DuplicateKey(ValueError):
-    """A key that stands twice in one object."""
+    """A key appears twice in one object."""
 
 
 async def parse_body(body: bytes, bounds: EgressBounds) -> dict[str, JsonValue]:
-    """Return the one object that a body is; raise `Refused`."""
+    """Parse a body as one JSON object; raise `Refused`."""
     if len(body) <= _SMALL:
         return _parse(body, bounds)
     return await asyncio.to_thread(_parse, body, bounds)
@@ -43,35 +42,35 @@ def _parse(body: bytes, bounds: EgressBounds) -> dict[str, JsonValue]:
     if (parts := _parts_of(body)) > bounds.parts:
         raise Refused(413, f"the body has {parts} values, more than {bounds.parts}")
     try:
-        # Bytes would be guessed to be UTF-16 or UTF-32 where they look like it.
-        told: JsonValue = _DECODER.decode(body.decode())
+        # Given bytes, the decoder might guess UTF-16 or UTF-32.
+        document: JsonValue = _DECODER.decode(body.decode())
     except _DuplicateKey:
         raise Refused(400, "a key stands twice in one object of the body") from None
     except RecursionError:
         raise Refused(400, f"the body is nested deeper than {bounds.depth}") from None
     except ValueError:
         raise Refused(400, "the body is not JSON as it should be") from None
-    if not isinstance(told, dict):
+    if not isinstance(document, dict):
         raise Refused(400, "the body is not a JSON object")
-    # Most bodies have no more brackets than they may have levels.
+    # Most bodies have fewer brackets than levels are allowed.
     if body.count(b"[") + body.count(b"{") > bounds.depth:
-        _require_flat(told, bounds.depth)
-    return told
+        _require_flat(document, bounds.depth)
+    return document
 
 
-def render_body(told: dict[str, JsonValue]) -> bytes:
-    """Return the object as a body again."""
+def render_body(document: dict[str, JsonValue]) -> bytes:
+    """Serialize the object as a body."""
     try:
-        return json.dumps(told, separators=(",", ":"), allow_nan=False).encode()
+        return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
     except ValueError:
         raise Refused(400, "the body holds a number that JSON cannot say") from None
 
 
 def _unique(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
         raise _DuplicateKey
-    return made
+    return unique
 
 
 def _no_constant(word: str) -> JsonValue:
@@ -89,8 +88,8 @@ def _parts_of(body: bytes) -> int:
     return bare.count(b",") + bare.count(b"[") + bare.count(b"{")
 
 
-def _require_flat(told: dict[str, JsonValue], depth: int) -> None:
-    level: list[JsonValue] = [told]
+def _require_flat(document: dict[str, JsonValue], depth: int) -> None:
+    level: list[JsonValue] = [document]
     for _ in range(depth):
         level = [
             inner
@@ -108,12 +107,12 @@ Json = dict[str, JsonValue]
 # Asked of every value of a body; `dict | list` would be made anew each time.
 
 _CLIENT_TOOLS: Final = {
-    # The last words are dates; the client runs these, or (searching among tools) nothing outside is touched.
+    # The digits are dates. The client runs these tools, or (tool search) they touch nothing outside.
     Dialect.ANTHROPIC: re.compile(r"custom|(?:bash|text_editor|computer|memory|tool_search_tool(?:_regex|_bm25)?)_[0-9]{8}"),
     Dialect.RESPONSES: re.compile(r"function|custom|local_shell|apply_patch|tool_search"),
     Dialect.CHAT: re.compile(r"function|custom"),
 }
-# Where a model's name alone can have it search.
+# Dialects in which a model's name alone can make it search.
 _SEARCHING: Final = frozenset((Dialect.CHAT, Dialect.RESPONSES))
 _SEARCHING_MODEL = re.compile(r"search|deep-research|:online", re.IGNORECASE)
 _WORDS: Final = (
@@ -122,11 +121,11 @@ _WORDS: Final = (
     (re.compile(r"mcp"), ProviderActionKind.SERVERS),
     (re.compile(r"file"), ProviderActionKind.STORED),
 )
-# What those who talk like OpenAI call it.
+# Names that OpenAI-compatible providers use.
 _SEARCHES: Final[dict[str, tuple[ProviderActionKind, bool]]] = dict.fromkeys(
     ("websearchoptions", "searchparameters", "enablesearch", "plugins"), (ProviderActionKind.WEB, True)
 )
-# Keys of the body itself, and whether the request still means something without them.
+# Top-level keys of the body, and whether the request still makes sense without them.
 _AT_THE_TOP: Final = {
     Dialect.ANTHROPIC: {"mcpservers": (ProviderActionKind.SERVERS, True), "container": (ProviderActionKind.CODE, True)},
     Dialect.RESPONSES: {
@@ -146,9 +145,9 @@ _REFERENCE: Final = "itemreference"
 _LATER_TOOLS: Final = frozenset(("toolsearchoutput", "additionaltools"))
 _LONGEST_KEPT: Final = 64
 _TOOL_CALLS: Final = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
-# What a tool was called with, and what it returned, is the conversation itself, whatever its keys are called.
-_SPOKEN: Final = {"toolcall": "input", "functioncall": "args", "functionresponse": "response"}
-# Schemas: what they name is not there.
+# The input and output of a tool call are part of the conversation, whatever their keys are called.
+_CALL_CONTENT: Final = {"toolcall": "input", "functioncall": "args", "functionresponse": "response"}
+# Schemas only describe content.
 _SCHEMAS: Final = frozenset(("text", "responseformat", "outputformat", "outputconfig", "generationconfig", "metadata"))
 
 
@@ -159,61 +158,63 @@ class _FoundAction:
 
 
 async def settle_actions(body: Json, dialect: Dialect, provider: str, judge: Judge) -> tuple[ProviderAction, ...]:
-    """Have each reach of a body judged and return those that were removed from it; raise `Refused`."""
+    """Judge each provider action in a body and return those that were removed from it; raise `Refused`."""
     removed: list[ProviderAction] = []
-    for found in _all(body, dialect, provider):
-        reach = found.reach
-        handling = await judge(reach)
+    for match in _find_actions(body, dialect, provider):
+        action = match.reach
+        handling = await judge(action)
         if handling == "allow":
             continue
-        if handling == "refuse" or not reach.removable:
-            raise Refused(403, f"`{reach.what}` at `{reach.place}` has the provider reach beyond the conversation, which is not allowed")
-        found.remove()
-        removed.append(reach)
+        if handling == "refuse" or not action.removable:
+            raise Refused(403, f"`{action.what}` at `{action.place}` has the provider reach beyond the conversation, which is not allowed")
+        match.remove()
+        removed.append(action)
     if removed:
-        _tidy(body)
+        _remove_leftovers(body)
     return tuple(removed)
 
 
-def _all(body: Json, dialect: Dialect, provider: str) -> list[_FoundAction]:
-    at_the_top, found = _AT_THE_TOP[dialect], list[_FoundAction]()
-    for (key, value), plain in zip(body.items(), _unlike(body, "the body"), strict=True):
+def _find_actions(body: Json, dialect: Dialect, provider: str) -> list[_FoundAction]:
+    at_the_top, actions = _AT_THE_TOP[dialect], list[_FoundAction]()
+    for (key, value), plain in zip(body.items(), _distinct_keys(body, "the body"), strict=True):
         if (known := at_the_top.get(plain)) and value:
             kind, removable = known
-            found.append(
+            actions.append(
                 _FoundAction(ProviderAction(provider, kind, key, key, removable), lambda key=key: cast("None", body.pop(key, None)))
             )
         elif plain == "tools" and value is not None:
-            # Some would take one tool that stands alone.
+            # Some providers would accept a single tool without a list.
             if not isinstance(value, list):
                 raise Refused(400, f"`{key}` is no list")
-            found += _tools(value, key, dialect, provider)
+            actions += _tools(value, key, dialect, provider)
         elif plain in {"model", "models"} and dialect in _SEARCHING:
-            found += _models(value, key, provider)
+            actions += _models(value, key, provider)
         elif plain not in _SCHEMAS and isinstance(value, _NESTED):
             if plain == "input" and dialect is Dialect.RESPONSES:
-                found += _items(value, key, dialect, provider)
-            _add_sources(found, value, key, plain, provider)
-    return found
+                actions += _items(value, key, dialect, provider)
+            _add_sources(actions, value, key, plain, provider)
+    return actions
 
 
 def _models(value: JsonValue, place: str, provider: str) -> Iterator[_FoundAction]:
     for name in value if isinstance(value, list) else [value]:
         if isinstance(name, str) and _SEARCHING_MODEL.search(name):
-            yield _FoundAction(ProviderAction(provider, ProviderActionKind.WEB, name[:80], place, removable=False), _nothing)
+            yield _FoundAction(ProviderAction(provider, ProviderActionKind.WEB, name[:80], place, removable=False), _remove_nothing)
 
 
 def _items(value: JsonValue, place: str, dialect: Dialect, provider: str) -> Iterator[_FoundAction]:
-    """Find what stands for an earlier item that the provider kept (it says so, or says nothing but which), and tools that come later."""
+    """Find references to items stored at the provider (by type, or with only an id), and tools that are added later."""
     for at, item in enumerate(value if isinstance(value, list) else [value]):
         if not isinstance(item, dict):
             continue
         here = f"{place}[{at}]"
-        kind = _of(item, "type")
+        kind = _get(item, "type")
         plain = _plain(kind) if isinstance(kind, str) else ""
-        if plain == _REFERENCE or (not plain and _of(item, "role") is None and _of(item, "id")):
-            yield _FoundAction(ProviderAction(provider, ProviderActionKind.STORED, "item_reference", here, removable=False), _nothing)
-        elif plain in _LATER_TOOLS and isinstance(tools := _of(item, "tools"), list):
+        if plain == _REFERENCE or (not plain and _get(item, "role") is None and _get(item, "id")):
+            yield _FoundAction(
+                ProviderAction(provider, ProviderActionKind.STORED, "item_reference", here, removable=False), _remove_nothing
+            )
+        elif plain in _LATER_TOOLS and isinstance(tools := _get(item, "tools"), list):
             yield from _tools(tools, f"{here}.tools", dialect, provider)
 
 
@@ -222,20 +223,20 @@ def _tools(tools: list[JsonValue], place: str, dialect: Dialect, provider: str) 
         here = f"{place}[{at}]"
         if not isinstance(tool, dict):
             raise Refused(400, f"`{here}` is no tool")
-        _unlike(tool, f"`{here}`")
+        _distinct_keys(tool, f"`{here}`")
         if dialect is Dialect.GEMINI:
             for key in list(tool):
                 if _plain(key) != "functiondeclarations":
                     removal = _removal(tools, tool, key)
                     yield _FoundAction(ProviderAction(provider, _kind_of(key), key[:80], f"{here}.{key[:80]}", removable=True), removal)
             continue
-        kind = _of(tool, "type")
-        inner = _of(tool, "tools")
+        kind = _get(tool, "type")
+        inner = _get(tool, "tools")
         if kind == "namespace" and isinstance(inner, list):
             yield from _tools(inner, f"{here}.tools", dialect, provider)
         elif not _runs_at_the_client(tool, kind, dialect):
-            said = kind[:80] if isinstance(kind, str) else "a tool without a type"
-            yield _FoundAction(ProviderAction(provider, _kind_of(said), said, here, removable=True), _removal(tools, tool))
+            label = kind[:80] if isinstance(kind, str) else "a tool without a type"
+            yield _FoundAction(ProviderAction(provider, _kind_of(label), label, here, removable=True), _removal(tools, tool))
 
 
 def _runs_at_the_client(tool: Json, kind: JsonValue, dialect: Dialect) -> bool:
@@ -244,40 +245,40 @@ def _runs_at_the_client(tool: Json, kind: JsonValue, dialect: Dialect) -> bool:
     if not isinstance(kind, str):
         return False
     if kind == "shell" and dialect is Dialect.RESPONSES:
-        environment = _of(tool, "environment")
-        return environment is None or (isinstance(environment, dict) and _of(environment, "type") == "local")
+        environment = _get(tool, "environment")
+        return environment is None or (isinstance(environment, dict) and _get(environment, "type") == "local")
     return _CLIENT_TOOLS[dialect].fullmatch(kind) is not None
 
 
-def _add_sources(found: list[_FoundAction], value: Json | list[JsonValue], place: str, parent: str, provider: str) -> None:
-    """Find what is to be fetched or taken from store in messages; how deep this goes is bounded where bodies are parsed."""
+def _add_sources(actions: list[_FoundAction], value: Json | list[JsonValue], place: str, parent: str, provider: str) -> None:
+    """Find URLs to fetch and stored files in messages; the depth was already limited when the body was parsed."""
     if isinstance(value, list):
         for at, inner in enumerate(value):
             if isinstance(inner, _NESTED):
-                _add_sources(found, inner, f"{place}[{at}]", parent, provider)
+                _add_sources(actions, inner, f"{place}[{at}]", parent, provider)
         return
     plains = [_plain(key) for key in value]
-    kind = _one(value, plains, "type")
-    spoken = _SPOKEN.get("toolcall" if isinstance(kind, str) and kind in _TOOL_CALLS else parent)
+    kind = _get_single(value, plains, "type")
+    content_key = _CALL_CONTENT.get("toolcall" if isinstance(kind, str) and kind in _TOOL_CALLS else parent)
     for (key, inner), plain in zip(value.items(), plains, strict=True):
-        if plain == spoken:
+        if plain == content_key:
             continue
         if isinstance(inner, str):
-            fetched = plain in _URLS or (plain in {"url", "uri"} and parent in _URL_PARENTS)
-            if fetched and inner[:5].lower() != "data:":
-                found.append(
+            is_fetched = plain in _URLS or (plain in {"url", "uri"} and parent in _URL_PARENTS)
+            if is_fetched and inner[:5].lower() != "data:":
+                actions.append(
                     _FoundAction(
-                        ProviderAction(provider, ProviderActionKind.URL, inner[:200], _within(place, key), removable=False), _nothing
+                        ProviderAction(provider, ProviderActionKind.URL, inner[:200], _within(place, key), removable=False), _remove_nothing
                     )
                 )
             elif plain in _IDS and inner:
-                found.append(
+                actions.append(
                     _FoundAction(
-                        ProviderAction(provider, ProviderActionKind.STORED, key[:80], _within(place, key), removable=False), _nothing
+                        ProviderAction(provider, ProviderActionKind.STORED, key[:80], _within(place, key), removable=False), _remove_nothing
                     )
                 )
         elif isinstance(inner, _NESTED):
-            _add_sources(found, inner, _within(place, key), plain, provider)
+            _add_sources(actions, inner, _within(place, key), plain, provider)
 
 
 def _within(place: str, key: str) -> str:
@@ -295,12 +296,12 @@ def _removal(tools: list[JsonValue], tool: Json, key: str | None = None) -> Call
     return remove
 
 
-def _nothing() -> None:
-    """Remove nothing: it cannot be."""
+def _remove_nothing() -> None:
+    """Do nothing: the action cannot be removed."""
 
 
-def _tidy(body: Json) -> None:
-    """Take away what only made sense with the tools that are gone."""
+def _remove_leftovers(body: Json) -> None:
+    """Remove what only made sense with the removed tools."""
     for key in [key for key in body if _plain(key) == "tools" and not body[key]]:
         del body[key]
     if not any(_plain(key) == "tools" for key in body):
@@ -308,25 +309,25 @@ def _tidy(body: Json) -> None:
             del body[key]
 
 
-def _kind_of(words: str) -> ProviderActionKind:
-    plain = words.lower()
+def _kind_of(name: str) -> ProviderActionKind:
+    plain = name.lower()
     return next((kind for pattern, kind in _WORDS if pattern.search(plain)), ProviderActionKind.OTHER)
 
 
-def _unlike(value: Json, what: str) -> list[str]:
-    """Return the plain keys of an object in which each stands once; raise `Refused`."""
+def _distinct_keys(value: Json, what: str) -> list[str]:
+    """Return the plain keys of an object; raise `Refused` if one appears twice."""
     plains = [_plain(key) for key in value]
     if len(set(plains)) != len(plains):
         raise Refused(400, f"a key stands in {what} in two spellings")
     return plains
 
 
-def _of(value: Json, plain: str) -> JsonValue:
-    return _one(value, [_plain(key) for key in value], plain)
+def _get(value: Json, plain: str) -> JsonValue:
+    return _get_single(value, [_plain(key) for key in value], plain)
 
 
-def _one(value: Json, plains: list[str], plain: str) -> JsonValue:
-    """Return what stands under a key in whatever spelling; raise `Refused` where that is two things."""
+def _get_single(value: Json, plains: list[str], plain: str) -> JsonValue:
+    """Return the value of a key in any spelling; raise `Refused` if two spellings occur."""
     count = plains.count(plain)
     if count > 1:
         raise Refused(400, f"the key `{plain}` stands in one object in two spellings")
@@ -334,7 +335,7 @@ def _one(value: Json, plains: list[str], plain: str) -> JsonValue:
 
 
 def _plain(key: str) -> str:
-    # Long ones are nobody's, and would be kept.
+    # Long keys are not in any API, and would fill the cache.
     return _plain_short(key) if len(key) <= _LONGEST_KEPT else _in_plain_letters(key)
 
 

@@ -1,4 +1,4 @@
-"""One client from its CONNECT to its end: TLS and request after request to a provider, or a blind tunnel where one was decided."""
+"""One client connection, from its CONNECT to its end: TLS and requests to a provider, or a blind tunnel if one is allowed."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ _TARGET = re.compile(r"([A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*):([0-9]{1,
 
 
 def connect_target(text: str) -> tuple[str, int]:
-    """Return the host and port that a CONNECT names; raise `Refused` for whatever is not a plain name."""
+    """Return the host and port of a CONNECT; raise `Refused` for anything but a plain name."""
     match = _TARGET.fullmatch(text)
     if match is None or len(match[1]) > 253:
         raise Refused(
@@ -46,7 +46,7 @@ def connect_target(text: str) -> tuple[str, int]:
 
 
 def tunnel_facts(host: str, port: int, own_ports: frozenset[int]) -> HostFacts:
-    """Return what is to be decided about: a connection whose content nobody sees."""
+    """Return the facts for the decision about a connection whose content nobody sees."""
     try:
         facts = canonical_url(f"https://{host}:{port}", own_ports).facts
     except Unclear as fault:
@@ -55,13 +55,13 @@ def tunnel_facts(host: str, port: int, own_ports: frozenset[int]) -> HostFacts:
 
 
 async def tunnel(wire: Wire, connection: Connection, idle: float, holds: Callable[[], bool] = always) -> None:
-    """Pass bytes both ways until both have ended, one is gone, nothing came for a while, or nothing may pass any more."""
+    """Forward bytes both ways until both sides end, one is lost, it is idle for too long, or the permission ends."""
     loop = asyncio.get_running_loop()
 
     def received() -> None:
-        # Where the time was up a moment before, both are about to be ended.
-        if not bound.expired():
-            bound.reschedule(loop.time() + idle)
+        # If the time is already up, both tasks are about to be cancelled.
+        if not limit.expired():
+            limit.reschedule(loop.time() + idle)
         if not holds():
             raise ConnectionAbortedError("it has to be asked for anew")
 
@@ -81,9 +81,9 @@ async def tunnel(wire: Wire, connection: Connection, idle: float, holds: Callabl
             wire.transport.write_eof()
 
     try:
-        async with asyncio.timeout(idle) as bound, asyncio.TaskGroup() as both:
-            both.create_task(out())
-            both.create_task(back())
+        async with asyncio.timeout(idle) as limit, asyncio.TaskGroup() as tasks:
+            tasks.create_task(out())
+            tasks.create_task(back())
     except* (OSError, TimeoutError):
         wire.abort()
     finally:
@@ -96,7 +96,7 @@ _LINGER: Final = 2.0
 
 @dataclass(slots=True)
 class ProxyCounters:
-    """What happened on one session's socket, for diagnostics."""
+    """Counts of what happened on one session's socket, for diagnostics."""
 
     connections: int = 0
     turned_away: int = 0
@@ -108,9 +108,9 @@ class ProxyCounters:
 
 @dataclass(frozen=True, slots=True)
 class ProxyParts:
-    """What every client of one session shares."""
+    """What all client connections of one session share."""
 
-    doors: Mapping[str, SessionProvider]
+    providers: Mapping[str, SessionProvider]
     authority: Authority
     pool: UpstreamPool
     dialler: Dialler
@@ -126,93 +126,93 @@ class ProxyParts:
 
 
 class ProxyConnection:
-    """One connection of whatever runs inside."""
+    """One connection from a program in the session."""
 
-    def __init__(self, house: ProxyParts, wire: Wire) -> None:
-        self._house = house
+    def __init__(self, parts: ProxyParts, wire: Wire) -> None:
+        self._parts = parts
         self._wire = wire
         self._last: tuple[RequestHead, AdmittedRequest] | None = None
 
     async def serve(self) -> None:
-        """Serve until the client ends, or has to be ended."""
+        """Serve until the client hangs up or must be cut off."""
         try:
-            door = await self._greeted()
-            if door is not None:
-                await self._serve_requests(door)
+            provider = await self._accept_connect()
+            if provider is not None:
+                await self._serve_requests(provider)
         except (OSError, TimeoutError, ssl.SSLError):
             self._wire.abort()
         finally:
             self._wire.finish()
 
-    async def _greeted(self) -> SessionProvider | None:
-        """Read the CONNECT and answer it; return the provider whose TLS comes next, or None where there is nothing more to do."""
-        house, wire = self._house, self._wire
-        requests = RequestReader(wire, house.bounds, house.load)
+    async def _accept_connect(self) -> SessionProvider | None:
+        """Read the CONNECT and answer it; return the provider to speak TLS for, or None if the connection is done."""
+        parts, wire = self._parts, self._wire
+        requests = RequestReader(wire, parts.bounds, parts.load)
         head = None
         try:
             head = await requests.head()
             if head is None:
                 return None
-            house.counters.requests += 1
+            parts.counters.requests += 1
             if head.method != "CONNECT":
                 raise Refused(403, "only CONNECT is served here: use https, and this socket as the proxy for it", fatal=True, kind="host")
             host, port = connect_target(head.target)
-            door = house.doors.get(host)
+            provider = parts.providers.get(host)
             if wire.holds_more or requests.rest:
                 raise Refused(400, "wait for the answer to CONNECT before sending more", fatal=True)
-            if door is None:
+            if provider is None:
                 await self._tunnel(host, port)
                 return None
             if port != _HTTPS:
                 raise Refused(403, f"`{host}` is reached on port {_HTTPS} alone", fatal=True, kind="host")
-            context = await house.authority.context(host)
+            context = await parts.authority.context(host)
         except Refused as refusal:
-            house.counters.refused += 1
+            parts.counters.refused += 1
             self._note(refusal, head)
             wire.write(answer(refusal.status, f"curtainwall: {refusal.reason}\n".encode(), content_type="text/plain", close=True))
             await linger(wire, _LINGER)
             return None
         wire.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await wire.secure(context, house.bounds.handshake)
-        return door
+        await wire.secure(context, parts.bounds.handshake)
+        return provider
 
     async def _tunnel(self, host: str, port: int) -> None:
-        house = self._house
+        parts = self._parts
         if host in KNOWN_HOSTS:
             raise Refused(403, f"this session has no access to `{host}`", fatal=True, kind="host")
-        facts = tunnel_facts(host, port, house.own_ports)
-        ruling = await house.decide(facts)
+        facts = tunnel_facts(host, port, parts.own_ports)
+        ruling = await parts.decide(facts)
         if not ruling.allowed:
             kind = None if ruling.is_logged else "host"
             raise Refused(403, ruling.reason or f"`{host}` may not be reached", fatal=True, kind=kind)
         try:
-            connection = await house.dialler.connect(facts)
+            connection = await parts.dialler.connect(facts)
         except Unreachable as fault:
             raise Refused(502, str(fault), fatal=True) from None
-        house.counters.tunnels += 1
+        parts.counters.tunnels += 1
         self._wire.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await tunnel(self._wire, connection, house.bounds.idle, ruling.holds)
+        await tunnel(self._wire, connection, parts.bounds.idle, ruling.holds)
 
-    async def _serve_requests(self, door: SessionProvider) -> None:
-        house, wire = self._house, self._wire
-        requests = RequestReader(wire, house.bounds, house.load)
-        relay = Relay(wire, house.pool, house.bounds, house.meter, house.accounts, door.provider, door.keyring)
+    async def _serve_requests(self, access: SessionProvider) -> None:
+        parts, wire = self._parts, self._wire
+        requests = RequestReader(wire, parts.bounds, parts.load)
+        relay = Relay(wire, parts.pool, parts.bounds, parts.meter, parts.accounts, access.provider, access.keyring)
         goes_on, head = True, None
-        dialect = door.provider.endpoints[0].dialect
+        dialect = access.provider.endpoints[0].dialect
         while goes_on:
-            # Whoever does not take its answers gets no more of them, ours no more than a provider's.
+            # A client that does not read its answers gets no more of them, neither ours nor a provider's.
             if not wire.keeps_up:
-                await wire.drain(house.bounds.stalled)
+                await wire.drain(parts.bounds.stalled)
             head = None
             try:
                 head = await requests.head()
                 if head is None:
                     return
-                house.counters.requests += 1
-                goes_on = await self._serve(head, requests, door, relay)
+                parts.counters.requests += 1
+                goes_on = await self._serve(head, requests, access, relay)
             except Refused as refusal:
-                house.counters.refused += 1
-                self._note_at(door, refusal, head)
+                parts.counters.refused += 1
+                self._note_at(access, refusal, head)
                 requests.release()
                 goes_on = not refusal.fatal and await requests.discard() and not (head is not None and head.wants_to_close)
                 body = Reason(refusal.status, refusal.reason).body(dialect)
@@ -223,37 +223,37 @@ class ProxyConnection:
                 requests.release()
 
     def _note(self, refusal: Refused, head: RequestHead | None) -> None:
-        """Have it recorded that the proxy itself refused something, where somebody should know."""
+        """Record that the proxy itself refused something, if it is of a recorded kind."""
         if refusal.kind is not None:
             method, (host, path) = ("", ("", "")) if head is None else (head.method, _host_and_path(head.target))
-            self._house.refusals.note(Refusal(refusal.kind, host, method, path, refusal.reason))
+            self._parts.refusals.note(Refusal(refusal.kind, host, method, path, refusal.reason))
 
-    def _note_at(self, door: SessionProvider, refusal: Refused, head: RequestHead | None) -> None:
-        """Have it recorded that a request to a provider was refused, where somebody should know; a foreign key is always such a case."""
-        key = "" if head is None else door.keyring.foreign_key(head.headers)
+    def _note_at(self, access: SessionProvider, refusal: Refused, head: RequestHead | None) -> None:
+        """Record that a request to a provider was refused, if it is of a recorded kind; a foreign key always is."""
+        key = "" if head is None else access.keyring.foreign_key(head.headers)
         kind = "key" if key else refusal.kind
         if kind is not None:
             method, path = ("", "") if head is None else (head.method, head.target.partition("?")[0])
-            self._house.refusals.note(Refusal(kind, door.provider.host, method, path, refusal.reason, key))
+            self._parts.refusals.note(Refusal(kind, access.provider.host, method, path, refusal.reason, key))
 
-    async def _serve(self, head: RequestHead, requests: RequestReader, door: SessionProvider, relay: Relay) -> bool:
-        """Check one request and pass it on; tell whether the connection goes on."""
-        house, name = self._house, door.provider.name
-        admitted = self._admitted(head, door)
+    async def _serve(self, head: RequestHead, requests: RequestReader, access: SessionProvider, relay: Relay) -> bool:
+        """Check one request and forward it; tell whether the connection goes on."""
+        parts, name = self._parts, access.provider.name
+        admitted = self._admit(head, access)
         endpoint = admitted.endpoint
         body, removed, model = await self._body(requests, admitted, name)
         outgoing = Outgoing(admitted.start, admitted.carrier, body)
         if endpoint.model:
-            house.counters.calls += 1
+            parts.counters.calls += 1
             size = len(body or b"")
-            call = ModelCall(house.counters.calls, name, endpoint.dialect, model or admitted.model, admitted.path, size, removed)
+            call = ModelCall(parts.counters.calls, name, endpoint.dialect, model or admitted.model, admitted.path, size, removed)
             return await relay.run_call(outgoing, endpoint.dialect, call, requests.hand_over(), close=admitted.closes)
         return await relay.run(outgoing, endpoint.dialect, close=admitted.closes)
 
-    def _admitted(self, head: RequestHead, door: SessionProvider) -> AdmittedRequest:
-        """Return what a head means; one that is the last one again is not looked at a second time."""
+    def _admit(self, head: RequestHead, access: SessionProvider) -> AdmittedRequest:
+        """Admit a head; if it is the same as the last one, reuse that result."""
         if self._last is None or self._last[0] is not head:
-            self._last = head, admit(head, door)
+            self._last = head, admit(head, access)
         return self._last[1]
 
     async def _body(
@@ -266,29 +266,29 @@ class ProxyConnection:
                 raise Refused(400, "a GET has no body")
             return None, (), ""
         endpoint = admitted.endpoint
-        told = await parse_body(body, self._house.bounds)
-        removed = await settle_actions(told, endpoint.dialect, provider, self._house.judge)
-        if _is_counted(told, endpoint) or removed:
-            body = render_body(told)
-        model = told.get("model")
+        document = await parse_body(body, self._parts.bounds)
+        removed = await settle_actions(document, endpoint.dialect, provider, self._parts.judge)
+        if _ask_for_usage(document, endpoint) or removed:
+            body = render_body(document)
+        model = document.get("model")
         return body, removed, model[:200] if isinstance(model, str) else ""
 
 
 def _host_and_path(target: str) -> tuple[str, str]:
-    """Return what a request to the proxy itself names, as it was written but for the query: a host and a port, or a whole URL."""
+    """Return the host (with its port) and path that a request to the proxy names, without the query."""
     _, mark, rest = target.partition("?")[0].partition("://")
     host, slash, path = (rest if mark else target).partition("/")
-    # A name and a password may stand in front of a host.
+    # A name and a password may precede the host.
     return host.rpartition("@")[2], f"{slash}{path.partition('?')[0]}"
 
 
-def _is_counted(told: dict[str, JsonValue], endpoint: ProviderEndpoint) -> bool:
-    """See to it that a stream tells what it used; say whether that changed the request."""
-    if endpoint.dialect is not Dialect.CHAT or not endpoint.model or told.get("stream") is not True:
+def _ask_for_usage(document: dict[str, JsonValue], endpoint: ProviderEndpoint) -> bool:
+    """Make a stream report its usage; tell whether that changed the request."""
+    if endpoint.dialect is not Dialect.CHAT or not endpoint.model or document.get("stream") is not True:
         return False
-    options = told.get("stream_options")
+    options = document.get("stream_options")
     options = dict(options) if isinstance(options, dict) else {}
     if options.get("include_usage") is True:
         return False
-    told["stream_options"] = {**options, "include_usage": True}
+    document["stream_options"] = {**options, "include_usage": True}
     return True

@@ -1,4 +1,4 @@
-"""What a caller sets and is asked: bounds, and the callbacks that judge, meter and decide; none of them ever sees a key."""
+"""What the caller of the proxy provides: bounds, and the callbacks that judge, meter and decide. None of them ever sees a key."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class EgressBounds:
-    """How much one session's proxy takes; sizes in bytes, times in seconds."""
+    """Limits of one session's proxy; sizes in bytes, times in seconds."""
 
     connections: int = 64
     head: int = 32 * 1024
@@ -22,34 +22,34 @@ class EgressBounds:
     parts: int = 200_000  # values in one JSON body
     depth: int = 100
     handshake: float = 10.0
-    sending: float = 30.0  # for a head to be whole, and between two pieces of a body
+    sending: float = 30.0  # for a complete head, and between two pieces of a body
     idle: float = 300.0  # between two requests, and of a tunnel
     silence: float = 120.0  # of a provider
     stalled: float = 120.0  # of a client that does not read
-    reading_on: float = 2.0  # for what a reply used, after its client has left
-    accounting: float = 5.0  # for what calls used, and what was refused, to be written down when the proxy closes
-    refusals: float = 60.0  # in which refused requests that are alike are counted together
+    reading_on: float = 2.0  # for the usage of a reply after its client has left
+    accounting: float = 5.0  # for logging the usage of calls, and refusals, when the proxy closes
+    refusals: float = 60.0  # window in which equal refused requests are counted together
 
 
 def always() -> bool:
-    """Say that what was decided holds as long as anybody wants it."""
+    """Say that a decision holds forever."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class HostDecision:
-    """What was decided about a host, and why; the reason is told to the agent."""
+    """The decision about a host, and the reason, which the agent is shown."""
 
     allowed: bool
     reason: str = ""
     holds: Callable[[], bool] = always
-    """Tells whether a yes still holds; asked before anything more passes. Where it does not, it has to be asked for anew."""
+    """Tells whether a yes still holds; checked before anything more passes. If not, the agent must ask again."""
     is_logged: bool = False
-    """Whether the log says already that it was refused."""
+    """Whether the refusal is already in the log."""
 
 
 Decide = Callable[[HostFacts], Awaitable[HostDecision]]
-"""Says whether a blind tunnel to a host that is no provider may be made."""
+"""Decides whether to allow a blind tunnel to a host that is not a provider."""
 
 
 class ProviderActionKind(StrEnum):
@@ -66,7 +66,7 @@ class ProviderActionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProviderAction:
-    """One thing in a request that has the provider reach beyond the conversation: what, where in the body, and the words it came in."""
+    """Part of a request that makes the provider act beyond the conversation: its kind, its name, and its place in the body."""
 
     provider: str
     kind: ProviderActionKind
@@ -77,11 +77,11 @@ class ProviderAction:
 
 Handling = Literal["allow", "remove", "refuse"]
 Judge = Callable[[ProviderAction], Awaitable[Handling]]
-"""Says what becomes of a reach; what cannot be removed is refused instead."""
+"""Decides what happens to an action; one that cannot be removed is refused instead."""
 
 
 class ModelCall(NamedTuple):
-    """One request to a model, as it goes out: `number` counts the calls of this proxy."""
+    """One outgoing request to a model; `number` counts the calls of this proxy."""
 
     number: int
     provider: str
@@ -93,7 +93,7 @@ class ModelCall(NamedTuple):
 
 
 class CountedUsage(NamedTuple):
-    """What a reply has used so far; `measured` says that the provider itself counted the whole of it. `cached` is a part of the input."""
+    """The usage of a reply so far. `measured` means that the provider counted all of it; cached tokens are part of the input."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -103,7 +103,7 @@ class CountedUsage(NamedTuple):
     stop_reason: str = ""
 
     def usage(self) -> Usage:
-        """Return the same in the words of the model; what it costs is for others to say."""
+        """Return the same as `Usage`; others compute the cost."""
         return Usage(
             input_tokens=self.input_tokens,
             output_tokens=self.output_tokens,
@@ -113,11 +113,11 @@ class CountedUsage(NamedTuple):
 
 
 Ending = Literal["done", "refused", "stopped", "broken", "left"]
-"""How a call ended: answered whole, answered with an error, stopped by the meter, cut by the provider, or its client went away."""
+"""How a call ended: answered, answered with an error, stopped by the meter, cut off by the provider, or left by its client."""
 
 
 class ModelCallEnd(NamedTuple):
-    """How a call ended, with what status the provider answered (0 for none), and why where it did not end well."""
+    """How a call ended, the provider's status (0 for none), and the reason if it did not end well."""
 
     how: Ending
     status: int = 0
@@ -125,23 +125,23 @@ class ModelCallEnd(NamedTuple):
 
 
 class Meter(Protocol):
-    """Whoever keeps the budget and the log of a session's model calls."""
+    """Keeps the budget and the log of a session's model calls."""
 
     async def begins(self, call: ModelCall) -> HostDecision:
-        """Say whether the call may be made; it is made right after."""
+        """Decide whether the call may be made; it is made right after."""
         ...
 
     def counts(self, call: ModelCall, so_far: CountedUsage) -> str | None:
-        """Return why the reply has to stop here, or None; asked at every event that was counted, so it must be quick."""
+        """Return why the reply must stop here, or None. Called for every counted event, so it must be quick."""
         ...
 
     async def ended(self, call: ModelCall, counted: CountedUsage, ended: ModelCallEnd) -> None:
-        """Take down what a call used in the end; told exactly once for every call that began."""
+        """Record what a call used in the end; called exactly once for every call that began."""
         ...
 
 
 class Unmetered:
-    """A meter that lets everything pass and keeps nothing."""
+    """A meter that allows everything and records nothing."""
 
     async def begins(self, call: ModelCall) -> HostDecision:  # noqa: ARG002 - the port's signature
         """Let it begin."""
@@ -152,14 +152,14 @@ class Unmetered:
         return None
 
     async def ended(self, call: ModelCall, counted: CountedUsage, ended: ModelCallEnd) -> None:
-        """Keep nothing."""
+        """Record nothing."""
 
 
 async def remove_actions(_: ProviderAction) -> Handling:
-    """Remove every reach; what cannot be removed is refused."""
+    """Remove every action; one that cannot be removed is refused."""
     return "remove"
 
 
 async def no_tunnels(facts: HostFacts) -> HostDecision:
-    """Refuse every host that is no provider."""
+    """Refuse every host that is not a provider."""
     return HostDecision(allowed=False, reason=f"`{facts.host}` is not a host that this session may reach")

@@ -1,4 +1,4 @@
-"""The way to the network for many sessions: one socket each, one authority and one pool of connections for all."""
+"""The proxies of all sessions: one socket for each, sharing one certificate authority and one pool of connections."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ from curtainwall.host import BACKLOG, Dialler, SocketFile, Wire
 
 @dataclass(frozen=True, slots=True)
 class ProxyConfig:
-    """What one session may do: its providers, and who meters, judges, decides, and hears of what was refused."""
+    """What one session may use: its providers, its bounds, and the callbacks that meter, judge, decide and report."""
 
     accesses: tuple[Access, ...]
     meter: Meter = field(default_factory=Unmetered)
@@ -30,7 +30,7 @@ class ProxyConfig:
 
 
 class Egress:
-    """What all sessions share."""
+    """Opens the proxies of sessions, and owns what they share."""
 
     def __init__(self, authority: Authority, dialler: Dialler, own_ports: frozenset[int] = frozenset()) -> None:
         self.authority = authority
@@ -44,24 +44,24 @@ class Egress:
         return self._pool.idle
 
     async def open(self, terms: ProxyConfig, path: Path, *, mode: int = 0o600, owner: int | None = None) -> "SessionProxy":
-        """Serve one session's socket at this path; raise `TryLater` where another process does, and `Broken` where none can be."""
-        house = self._house(terms)
+        """Serve one session's socket at this path; raise `TryLater` if another process does, or `Broken` if it cannot be created."""
+        parts = self._parts(terms)
         file = SocketFile.open(path, mode, owner)
-        return await SessionProxy.start(house, file.listener, file)
+        return await SessionProxy.start(parts, file.listener, file)
 
     async def serve(self, terms: ProxyConfig, listener: socket.socket) -> "SessionProxy":
-        """Serve a socket that somebody else opened, such as the end of a bridge into a confinement; closing the proxy closes it."""
-        return await SessionProxy.start(self._house(terms), listener)
+        """Serve a socket that is already open, such as the end of a bridge into a confinement; closing the proxy closes it."""
+        return await SessionProxy.start(self._parts(terms), listener)
 
-    def _house(self, terms: ProxyConfig) -> ProxyParts:
-        doors = {
+    def _parts(self, terms: ProxyConfig) -> ProxyParts:
+        providers = {
             access.provider.host: SessionProvider(access.provider, EndpointFilter(access.provider), Keyring(access))
             for access in terms.accesses
         }
-        if len(doors) != len(terms.accesses):
+        if len(providers) != len(terms.accesses):
             raise ValueError("two providers of one session have the same host")
         return ProxyParts(
-            doors=doors,
+            providers=providers,
             authority=self.authority,
             pool=self._pool,
             dialler=self._dialler,
@@ -76,24 +76,24 @@ class Egress:
         )
 
     def close(self) -> None:
-        """Let go of what is shared; the sessions' proxies are closed by whoever opened them."""
+        """Close what is shared; each session's proxy is closed by its owner."""
         self._pool.close()
         self.authority.close()
 
 
 class SessionProxy:
-    """One session's socket while it is open."""
+    """The open proxy socket of one session."""
 
-    def __init__(self, house: ProxyParts, file: SocketFile | None) -> None:
-        self._house = house
+    def __init__(self, parts: ProxyParts, file: SocketFile | None) -> None:
+        self._parts = parts
         self._file = file
         self._clients: dict[Wire, asyncio.Task[None]] = {}
         self._server: asyncio.AbstractServer | None = None
 
     @classmethod
-    async def start(cls, house: ProxyParts, listener: socket.socket, file: SocketFile | None = None) -> "SessionProxy":
-        """Begin to serve."""
-        proxy = cls(house, file)
+    async def start(cls, parts: ProxyParts, listener: socket.socket, file: SocketFile | None = None) -> "SessionProxy":
+        """Start to serve."""
+        proxy = cls(parts, file)
         loop = asyncio.get_running_loop()
         serve = loop.create_unix_server if listener.family == socket.AF_UNIX else loop.create_server
         proxy._server = await serve(lambda: Wire(proxy._begin, proxy._gone), sock=listener, backlog=BACKLOG)
@@ -101,13 +101,13 @@ class SessionProxy:
 
     @property
     def sentinels(self) -> dict[str, str]:
-        """Return the stand-in for each provider's key, by the provider's name: what the agent gets."""
-        return {door.provider.name: door.keyring.sentinel for door in self._house.doors.values()}
+        """Return the stand-in keys that the agent gets, by the provider's name."""
+        return {access.provider.name: access.keyring.sentinel for access in self._parts.providers.values()}
 
     @property
     def counters(self) -> ProxyCounters:
-        """Return what happened so far."""
-        return self._house.counters
+        """Return the counters so far."""
+        return self._parts.counters
 
     @property
     def connections(self) -> int:
@@ -117,10 +117,10 @@ class SessionProxy:
     @property
     def held(self) -> int:
         """Return how many bytes of requests are held."""
-        return self._house.load.held
+        return self._parts.load.held
 
     async def close(self) -> None:
-        """Hang up on everyone, take the socket away and see that every call is accounted for; calling it twice is harmless."""
+        """Hang up on all clients, remove the socket and account for every call; calling it twice is harmless."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -131,29 +131,29 @@ class SessionProxy:
             wire.abort()
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._house.accounts.close()
-        await self._house.refusals.close(self._house.bounds.accounting)
+        await self._parts.accounts.close()
+        await self._parts.refusals.close(self._parts.bounds.accounting)
 
     def _begin(self, wire: Wire) -> None:
-        # A call that goes on without its client costs as much as a client.
-        if self._server is None or len(self._clients) + self._house.accounts.abandoned >= self._house.bounds.connections:
-            self._house.counters.turned_away += 1
+        # A call that continues without its client costs as much as a client.
+        if self._server is None or len(self._clients) + self._parts.accounts.abandoned >= self._parts.bounds.connections:
+            self._parts.counters.turned_away += 1
             wire.abort()
             return
-        self._house.counters.connections += 1
-        task = asyncio.get_running_loop().create_task(ProxyConnection(self._house, wire).serve())
+        self._parts.counters.connections += 1
+        task = asyncio.get_running_loop().create_task(ProxyConnection(self._parts, wire).serve())
         self._clients[wire] = task
         task.add_done_callback(lambda _: self._forget(wire))
 
     def _gone(self, wire: Wire) -> None:
-        """Let go of a client that has hung up. What it asked for stays open: whoever comes again finds the answer."""
+        """Stop serving a client that hung up. Its approval stays open, so that it finds the answer when it comes back."""
         task = self._clients.get(wire)
         if task is not None:
             task.cancel()
             self._forget(wire)
 
     def _forget(self, wire: Wire) -> None:
-        """Count a client no longer when it is served and its connection is gone: one that does not take what was sent still costs us."""
+        """Forget a client once it is served and its connection is gone: one with unread data still costs us."""
         task = self._clients.get(wire)
         if wire.is_lost and task is not None and task.done():
             del self._clients[wire]

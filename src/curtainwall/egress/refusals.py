@@ -1,4 +1,4 @@
-"""Refused requests: the answer that the client gets in its provider's dialect, and the bounded report of what was refused."""
+"""Refused requests: the error that a client gets in its provider's dialect, and the rate-limited report of refusals."""
 
 import asyncio
 import json
@@ -10,14 +10,14 @@ from typing import Final
 
 from curtainwall.model import CurtainwallError, RefusalKind
 
-# In one window, of each kind; what comes on top is counted.
+# Per window and kind; further refusals are only counted.
 _LISTED: Final = 10
 _LONGEST_WINDOW: Final = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that was refused, without its query and body. The key that it carried is there to be masked, and nothing else."""
+    """A request that was refused, without its query and body. Its key is included only so that it can be masked."""
 
     kind: RefusalKind
     host: str
@@ -28,15 +28,15 @@ class Refusal:
 
 
 Report = Callable[[Sequence[tuple[Refusal, int]], int], Awaitable[None]]
-"""Takes refusals, each with how often it happened, and how many more there were."""
+"""Called with refusals and how often each happened, and with the number of further ones."""
 
 
 async def unreported(refused: Sequence[tuple[Refusal, int]], more: int) -> None:
-    """Keep nothing."""
+    """Report nothing."""
 
 
 class Refusals:
-    """What one session's proxy refused. A window opens with the first refusal; while they go on, windows grow longer."""
+    """Collects the refusals of one session's proxy. The first one opens a window; while they go on, windows grow longer."""
 
     def __init__(self, report: Report, window: float) -> None:
         self._report = report
@@ -48,9 +48,9 @@ class Refusals:
         self._reporting: set[asyncio.Future[None]] = set()
 
     def note(self, refusal: Refusal) -> None:
-        """Take note of a refusal; it is reported now, or counted until the window ends."""
+        """Report a refusal now, or count it until the window ends."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._turn_over)
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end_window)
         if refusal in self._repeats:
             self._repeats[refusal] += 1
         elif self._listed[refusal.kind] < _LISTED:
@@ -61,7 +61,7 @@ class Refusals:
             self._more += 1
 
     async def close(self, seconds: float) -> None:
-        """Report what was only counted, and wait so long for everything to be recorded."""
+        """Report what was only counted, and wait at most this long until everything is recorded."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -69,12 +69,12 @@ class Refusals:
         if self._reporting:
             await asyncio.wait(tuple(self._reporting), timeout=seconds)
 
-    def _turn_over(self) -> None:
+    def _end_window(self) -> None:
         self._timer = None
         goes_on = self._flush()
         self._seconds = min(2 * self._seconds, _LONGEST_WINDOW) if goes_on else self._shortest
         if goes_on:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._turn_over)
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end_window)
 
     def _flush(self) -> bool:
         """Report the counts of this window and forget them; tell whether there were any."""
@@ -86,7 +86,7 @@ class Refusals:
         return bool(repeated or more)
 
     def _send(self, refused: Sequence[tuple[Refusal, int]], more: int) -> None:
-        # A task of its own: the client that was refused may be gone in a moment, and take nothing with it.
+        # A separate task: the refused client may hang up at any moment, and must not cancel the report.
         task = asyncio.ensure_future(self._report(refused, more))
         self._reporting.add(task)
         task.add_done_callback(self._reported)
@@ -110,9 +110,9 @@ _MALFORMED: Final = frozenset((400, 411, 431, 505))
 
 
 class Refused(CurtainwallError):
-    """A request that does not go on; the client gets the status and the reason, which never holds a key.
+    """A refused request; the client gets the status and the reason, which never contains a key.
 
-    One of a `kind` is recorded, and so is one that is not HTTP or JSON as it should be.
+    A refusal with a `kind` is recorded; malformed HTTP or JSON always has one.
     """
 
     def __init__(self, status: int, reason: str, *, fatal: bool = False, kind: RefusalKind | None = None) -> None:
@@ -124,7 +124,7 @@ class Refused(CurtainwallError):
 
 
 class Broke(CurtainwallError):
-    """The provider's side of an exchange ended before its time, or said something that is no HTTP."""
+    """The provider ended an exchange too early, or sent invalid HTTP."""
 
 
 REASONS: Final = {
@@ -180,7 +180,7 @@ _ENDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why, as a person should read it; clients show it as an error of the provider."""
+    """A reason for people to read; clients show it as an error of the provider."""
 
     status: int
     text: str
@@ -214,7 +214,7 @@ class Reason:
 
 
 def answer(status: int, body: bytes, *, content_type: str, close: bool) -> bytes:
-    """Return a whole HTTP answer of our own."""
+    """Return a complete HTTP response of our own."""
     lines = [
         f"HTTP/1.1 {status} {REASONS.get(status, 'Refused')}",
         f"content-type: {content_type}",

@@ -1,4 +1,4 @@
-"""Requests as clients send them: plain heads are read quickly and all others by h11, with bounds on size and time."""
+"""Reads the requests of clients: plain heads quickly, all others with h11, with limits on size and time."""
 
 import asyncio
 import re
@@ -19,12 +19,12 @@ _WHOLE = re.compile(rb"(GET|POST|CONNECT) ([!-~]+) HTTP/1\.1(?:\r\n[!#$%&'*+.^_`
 _LENGTH = re.compile(rb"0|[1-9][0-9]{0,14}")
 _LENGTH_LINES: Final = (b"\r\ncontent-length: ", b"\r\nContent-Length: ")
 _LONGEST_KEPT: Final = 8 * 1024
-# What changes where a body ends, or what may come after it, is read by a library that has thought of everything.
+# Headers that change where a body ends, or what may follow it, are left to a library that handles every case.
 _NOT_PLAIN: Final = frozenset(b"transfer-encoding expect upgrade trailer".split())
 
 
 class PlainHead(NamedTuple):
-    """A head whose body has a known length; `end` is where that begins. Header names are in lower case, and none stands twice."""
+    """A head whose body has a known length and begins at `end`. Header names are lower case and unique."""
 
     method: str
     target: str
@@ -34,7 +34,7 @@ class PlainHead(NamedTuple):
     end: int
 
     def shape(self, data: bytes) -> "HeadTemplate | None":
-        """Return the shape of this head in the bytes that it was read from, or None where it is long or says its length in no usual way."""
+        """Return a template of this head, given its bytes, or None if it is long or spells `Content-Length` in an unusual way."""
         start = max(data.find(line, 0, self.end) + len(line) for line in _LENGTH_LINES)
         if self.end > _LONGEST_KEPT or start < len(_LENGTH_LINES[0]):
             return None
@@ -42,13 +42,13 @@ class PlainHead(NamedTuple):
 
 
 class HeadTemplate(NamedTuple):
-    """A head around the length of its body, which is all that differs in what most clients send one after the other."""
+    """A head without the value of its content length, which is all that differs between most requests of a client."""
 
     before: bytes
     after: bytes
 
     def again(self, data: bytes, most: int) -> tuple[int, int] | None:
-        """Return the length of a body and where it begins, where the bytes begin with the same head but for that length."""
+        """Return the length of the body and where it begins, if the bytes start with the same head except for that length."""
         start, rest = len(self.before), len(self.after)
         if not data.startswith(self.before):
             return None
@@ -60,7 +60,7 @@ class HeadTemplate(NamedTuple):
 
 
 def plain_head(data: bytes, most: int) -> PlainHead | None:
-    """Return the head that the bytes begin with, or None where it is not whole, too big, or not plain. It never means what h11 does not."""
+    """Return the head at the start of the bytes, or None if it is incomplete, too big, or not plain. It always agrees with h11."""
     end = data.find(b"\r\n\r\n", 0, most)
     if end < 0:
         return None
@@ -68,16 +68,16 @@ def plain_head(data: bytes, most: int) -> PlainHead | None:
     if request is None:
         return None
     headers = [(name.lower(), value) for name, _, value in [line.partition(b": ") for line in data[:end].split(b"\r\n")[1:]]]
-    told = dict(headers)
-    if len(told) < len(headers) or b"host" not in told or not _NOT_PLAIN.isdisjoint(told):
+    by_name = dict(headers)
+    if len(by_name) < len(headers) or b"host" not in by_name or not _NOT_PLAIN.isdisjoint(by_name):
         return None
-    # What most clients say, and what goes without saying.
-    if told.get(b"connection", b"keep-alive").lower() != b"keep-alive":
+    # `keep-alive` is what most clients send, and the default.
+    if by_name.get(b"connection", b"keep-alive").lower() != b"keep-alive":
         return None
-    length = told.get(b"content-length", b"0")
+    length = by_name.get(b"content-length", b"0")
     if not _LENGTH.fullmatch(length):
         return None
-    return PlainHead(request[1].decode(), request[2].decode(), headers, told.keys(), int(length), end + 4)
+    return PlainHead(request[1].decode(), request[2].decode(), headers, by_name.keys(), int(length), end + 4)
 
 
 _MOST_HEADERS: Final = 100
@@ -86,21 +86,21 @@ _TOO_LONG: Final = "the request's head is too long"
 
 
 class HeldBytes:
-    """How much of what clients sent is held for one session."""
+    """Counts the bytes of requests that are held for one session."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.held = 0
 
     def take(self, size: int) -> None:
-        """Make room; raise `Refused` where there is none."""
+        """Reserve room; raise `Refused` if there is none."""
         if self.held + size > self._most:
             raise Refused(503, "too much is being sent at once; wait for other requests to end", fatal=True)
         self.held += size
 
 
 class RequestHead(NamedTuple):
-    """One request's head without the length of its body; header names are in lower case."""
+    """One request's head without the length of its body; header names are lower case."""
 
     method: str
     target: str
@@ -109,7 +109,7 @@ class RequestHead(NamedTuple):
 
     def all(self, name: bytes) -> list[str]:
         """Return every value of a header."""
-        return [value.decode("latin-1") for told, value in self.headers if told == name] if name in self.names else []
+        return [value.decode("latin-1") for header, value in self.headers if header == name] if name in self.names else []
 
     @property
     def wants_to_close(self) -> bool:
@@ -118,12 +118,12 @@ class RequestHead(NamedTuple):
 
     @property
     def wants_upgrade(self) -> bool:
-        """Tell whether the client wants to talk something else from here on."""
+        """Tell whether the client wants to switch protocols."""
         return b"upgrade" in self.names
 
 
 class RequestReader:
-    """The requests of one connection."""
+    """Reads the requests of one connection."""
 
     def __init__(self, wire: Wire, bounds: EgressBounds, load: HeldBytes) -> None:
         self._wire = wire
@@ -139,11 +139,11 @@ class RequestReader:
 
     @property
     def rest(self) -> bytes:
-        """Return what came after what was read."""
+        """Return the bytes that came after what was read."""
         return self._rest or (self._http.trailing_data[0] if self._http is not None else b"")
 
     async def head(self) -> RequestHead | None:
-        """Return the next request's head, or None where the client has ended; raise `Refused`."""
+        """Return the next request's head, or None if the client has hung up; raise `Refused`."""
         self._http, self._is_whole, self._length, self._is_awaited = None, False, None, False
         try:
             data = self._rest or await self._wire.read(self._bounds.idle)
@@ -152,8 +152,8 @@ class RequestReader:
         if not data:
             return None
         self._rest = b""
-        if self._last is not None and (found := self._last[0].again(data, self._bounds.head)) is not None:
-            self._length, self._rest = found[0], data[found[1] :]
+        if self._last is not None and (repeat := self._last[0].again(data, self._bounds.head)) is not None:
+            self._length, self._rest = repeat[0], data[repeat[1] :]
             self._require_bounded_body()
             return self._last[1]
         plain = plain_head(data, self._bounds.head)
@@ -161,20 +161,20 @@ class RequestReader:
             return await self._careful_head(data)
         self._length, self._rest = plain.length, data[plain.end :]
         head = self._head(plain.method, plain.target, plain.headers, plain.names)
-        shape = plain.shape(data)
-        self._last = None if shape is None else (shape, head)
+        template = plain.shape(data)
+        self._last = None if template is None else (template, head)
         return head
 
     async def _careful_head(self, data: bytes) -> RequestHead | None:
-        """Return a head that comes in pieces or is not plain, or None where the client has ended; raise `Refused`."""
+        """Return a head that comes in pieces or is not plain, or None if the client has hung up; raise `Refused`."""
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=self._bounds.head)
         self._http.receive_data(data)
         loop = asyncio.get_running_loop()
-        # The whole head has to be there by then, in however many pieces it comes.
-        until = loop.time() + self._bounds.sending
+        # The deadline is for the whole head, however many pieces it comes in.
+        deadline = loop.time() + self._bounds.sending
         try:
             while (event := self._next(self._http)) is h11.NEED_DATA:
-                data = await self._wire.read(until - loop.time())
+                data = await self._wire.read(deadline - loop.time())
                 if not data:
                     return None
                 self._http.receive_data(data)
@@ -182,10 +182,10 @@ class RequestReader:
             raise Refused(408, "the request did not come to an end", fatal=True) from None
         if not isinstance(event, h11.Request):
             return None
-        return self._seen(self._http, event)
+        return self._from_h11(self._http, event)
 
     async def body(self) -> bytes:
-        """Return the whole body; raise `Refused`. What it takes is given back by `release`."""
+        """Return the whole body; raise `Refused`. `release` frees the room that it takes."""
         if self._length is not None:
             return await self._body_of(self._length)
         http, pieces, size = self._chunked(), list[bytes](), 0
@@ -206,7 +206,7 @@ class RequestReader:
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def _body_of(self, length: int) -> bytes:
-        """Return a body of a known length; whoever fails in here ends the connection, so that nothing of it is read twice."""
+        """Return a body of a known length. A failure here ends the connection, so that nothing is read twice."""
         data = self._rest
         if len(data) == length:
             # The usual case: head and body came together, and nothing else did.
@@ -230,13 +230,13 @@ class RequestReader:
         self._taken += size
 
     def _go_ahead(self) -> None:
-        """Tell a client that waits for a word from us before it sends its body."""
+        """Answer a client that waits for `100 Continue` before it sends its body."""
         if self._is_awaited:
             self._is_awaited = False
             self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def discard(self) -> bool:
-        """Read past a body that nobody wants; tell whether the connection can go on after it."""
+        """Skip a body that nobody wants; tell whether the connection can go on after it."""
         if self._is_whole:
             return True
         try:
@@ -272,22 +272,22 @@ class RequestReader:
         return self._http
 
     def release(self) -> None:
-        """Give back what the last body took."""
+        """Free the room of the last body."""
         self._load.held -= self._taken
         self._taken = 0
 
     def hand_over(self) -> Callable[[], None]:
-        """Return what gives back what the last body took, for a request that outlives its connection; `release` no longer does."""
-        taken, self._taken = self._taken, 0
+        """Return a function that frees the room of the last body instead of `release`, for a request that outlives its connection."""
+        size, self._taken = self._taken, 0
 
         def give_back() -> None:
-            self._load.held -= taken
+            self._load.held -= size
 
         return give_back
 
-    def _seen(self, http: h11.Connection, event: h11.Request) -> RequestHead:
+    def _from_h11(self, http: h11.Connection, event: h11.Request) -> RequestHead:
         headers = [(bytes(name), bytes(value)) for name, value in event.headers]
-        # Older libraries say CONNECT in the first version, and go on in the second inside.
+        # Older libraries send CONNECT as HTTP/1.0, and then HTTP/1.1 inside.
         if event.http_version != b"1.1" and event.method != b"CONNECT":
             raise Refused(505, "HTTP/1.1 is spoken here", fatal=True)
         names = frozenset(name for name, _ in headers)
@@ -295,7 +295,7 @@ class RequestReader:
         if is_chunked and lengths:
             raise Refused(400, "the request has two lengths, which programs read differently", fatal=True)
         if not is_chunked:
-            # h11 has seen to it that there is one at most, and that it is a number.
+            # h11 has checked that there is at most one, and that it is a number.
             self._length, self._rest = int(lengths[0]) if lengths else 0, http.trailing_data[0]
         self._is_awaited = http.they_are_waiting_for_100_continue
         if sum(map(len, chain(*headers))) + len(event.target) > self._bounds.head:
@@ -303,7 +303,7 @@ class RequestReader:
         return self._head(event.method.decode("ascii"), event.target.decode("ascii"), headers, names)
 
     def _head(self, method: str, target: str, headers: Sequence[Header], names: AbstractSet[bytes]) -> RequestHead:
-        """Return a head of so many headers, whose body is as long as it may be."""
+        """Return the head after checking the number of headers and the length of the body."""
         if len(headers) > _MOST_HEADERS:
             raise Refused(431, _TOO_LONG, fatal=True)
         self._require_bounded_body()

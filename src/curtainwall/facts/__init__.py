@@ -1,4 +1,4 @@
-"""What an agent wrote, and what it means: paths, URLs, remotes, commands, masks. Reads this machine, never changes it."""
+"""Works out what an agent's text means: paths, URLs, remotes, commands, secrets. Reads this machine, never changes it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,11 +1,10 @@
-"""Paths as an agent writes them, and the one real path that each of them means on this machine.
+"""Resolves a path that an agent wrote to the one real path that it means on this machine.
 
-A path is read the way the kernel would walk it, component by component, except that what does not exist yet keeps its name, so
-that a file to be created has a path as well. Whatever the kernel would refuse, and whatever means something else to the agent than to
-us, is `Unclear`.
+We resolve a path as the kernel would, component by component, except that a missing component keeps its name, so that a file to be created
+has a path too. A path that the kernel would refuse, or that means something else to the agent than to us, is `Unclear`.
 
-A refusal must not tell what lies outside the workspace, so there nothing is refused for what the disk holds: where the kernel could not go
-on, the names mean themselves, as they do where nothing is. The tool that is run with such a path, once that was approved, meets the fault.
+A refusal must not reveal what is outside the workspace, so there the contents of the disk never cause one: where the kernel could not
+continue, the remaining names are kept, as if nothing were there. The tool that runs with such a path, once it is approved, gets the error.
 """
 
 import ctypes
@@ -25,12 +24,12 @@ _MAX_PATH = 4095
 _MAX_NAME = 255
 _MAX_LINKS = 40
 _MAX_STEPS = 1_000
-_LOOKS = 20
+_ATTEMPTS = 20
 
 DEEPEST: Final = 128
-"""How many directories deep a path may lie: at each of them the kernel walks all the way, and everybody waits."""
+"""How many directories deep a path may be: at each one the kernel walks the whole path again, and everyone waits."""
 
-# Their meaning depends on who looks; we would find our own process there, not the agent's.
+# Their meaning depends on the process that looks: we would find our own, not the agent's.
 _OWN_PROCESS = ("self", "thread-self")
 _OWN_DEVICES = ("fd", "stdin", "stdout", "stderr", "tty")
 
@@ -41,15 +40,14 @@ _libc_syscall = ctypes.CDLL(None, use_errno=True).syscall
 _libc_syscall.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_long]
 _libc_syscall.restype = ctypes.c_long
 # struct open_how: flags, mode, resolve.
-_HOW = b"".join(word.to_bytes(8, sys.byteorder) for word in (getattr(os, "O_PATH", 0) | os.O_CLOEXEC, 0, _NO_SYMLINKS))
+_OPEN_HOW = b"".join(word.to_bytes(8, sys.byteorder) for word in (getattr(os, "O_PATH", 0) | os.O_CLOEXEC, 0, _NO_SYMLINKS))
 
 
 @dataclass(frozen=True, slots=True)
 class PathRoots:
-    """Where an agent's words are read. Every path in it is real and absolute, without a trailing slash.
+    """The directories that an agent's paths are relative to. Every path in it is real and absolute, without a trailing slash.
 
-    `mounts` are pairs of a path that a container sees and the path on this machine that it is. Such a pair shadows what this machine
-    has under the same name.
+    `mounts` are pairs of a path in a container and its path on this machine. Such a pair shadows what this machine has at the same path.
     """
 
     workspace: str
@@ -62,12 +60,12 @@ class PathRoots:
             object.__setattr__(self, "cwd", self.workspace)
 
     def shows(self, path: str) -> bool:
-        """Tell whether the agent may know what is at a real path before anybody has approved that."""
+        """Tell whether the agent may know what is at a real path without approval."""
         return is_beneath(path, self.workspace) or any(is_beneath(path, outside) for _, outside in self.mounts)
 
 
 def canonical_path(text: object, roots: PathRoots) -> str:
-    """Return the real, absolute path that the kernel would reach, or would create, for what an agent wrote."""
+    """Return the real, absolute path that the kernel would reach or create for a path that an agent wrote."""
     full = _absolute(text, roots)
     try:
         encoded = full.encode()
@@ -83,14 +81,14 @@ def canonical_path(text: object, roots: PathRoots) -> str:
 
 
 def links_to(path: str) -> tuple[str, ...]:
-    """Return the names that decide where an absolute path leads: every link on the way, and every directory that a link enters to leave.
+    """Return the entries that decide where an absolute path leads: every link in it, and every directory that a link enters and leaves.
 
-    Each stands in the real directory that holds it. Whoever can replace one of them can lead the path elsewhere.
+    Each is named by the real directory that holds it. Replacing one of them makes the path lead elsewhere.
     """
-    met: list[str] = []
+    links: list[str] = []
     with suppress(Unclear):
-        _walk(path, PathRoots(workspace="/", home="/"), met)
-    return tuple(met)
+        _walk(path, PathRoots(workspace="/", home="/"), links)
+    return tuple(links)
 
 
 def _absolute(text: object, roots: PathRoots) -> str:
@@ -110,82 +108,81 @@ def _absolute(text: object, roots: PathRoots) -> str:
 
 
 def _is_real(full: str, encoded: bytes) -> bool:
-    """Say in one step whether the kernel meets no link at all on the way; False where the walk has to find out.
+    """Tell with one system call whether a path contains no link; False if we have to walk it to find out.
 
-    That nothing is there (ENOENT) is an answer too: the kernel met no link before the first name that is missing, and the names
-    behind it mean themselves.
+    A missing path (ENOENT) is an answer too: the kernel met no link before the first missing name, and the names after it are kept.
     """
     if sys.platform != "linux" or normpath(full) != full or full.startswith(("//", "/proc", "/dev")):
         return False
-    opened = _libc_syscall(_OPENAT2, _AT_FDCWD, encoded, _HOW, len(_HOW))
+    opened = _libc_syscall(_OPENAT2, _AT_FDCWD, encoded, _OPEN_HOW, len(_OPEN_HOW))
     if opened >= 0:
         os.close(opened)
         return True
     return ctypes.get_errno() == errno.ENOENT and len(encoded) <= _MAX_NAME
 
 
-def _walk(full: str, scene: PathRoots, met: list[str] | None = None) -> str:
-    """Resolve a path as the kernel does, and note what turns the way: `..` after a link is the parent of where the link led."""
-    entries = dict(scene.mounts)
-    roots = {outside for inside, outside in scene.mounts if inside != outside}
-    ahead = full.split("/")[::-1]
-    here = ""  # INVARIANT: real, and a directory, missing, or nothing that the kernel goes on behind; "" is the root
+def _walk(full: str, path_roots: PathRoots, recorded: list[str] | None = None) -> str:
+    """Resolve a path as the kernel does, and record the links: `..` after a link is the parent of the link's target."""
+    mounts = dict(path_roots.mounts)
+    mount_roots = {outside for inside, outside in path_roots.mounts if inside != outside}
+    pending = full.split("/")[::-1]
+    here = ""  # INVARIANT: real, and either a directory, missing, or something the kernel cannot continue from; "" is the root
     links = steps = 0
-    while ahead:
-        name = ahead.pop()
+    while pending:
+        name = pending.pop()
         if name in ("", "."):
             continue
         if name == "..":
-            if here in roots:
+            if here in mount_roots:
                 raise Unclear(f"`..` leaves the mounted directory in {quoted(full)}, which means one thing inside and another outside")
-            # What holds a link cannot be replaced without it.
-            if met is not None and links and here and not any(is_beneath(link, here) for link in met):
-                met.append(here)
+            # A directory that holds a recorded link cannot be replaced without replacing the link.
+            if recorded is not None and links and here and not any(is_beneath(link, here) for link in recorded):
+                recorded.append(here)
             here = here.rpartition("/")[0]
             continue
-        there = f"{here}/{name}"
-        if there in entries:
-            here = entries[there]
+        candidate = f"{here}/{name}"
+        if candidate in mounts:
+            here = mounts[candidate]
             continue
         steps += 1
         if steps > _MAX_STEPS:
             raise Unclear(f"the path {quoted(full)} takes too many steps through links")
-        if there.count("/") > DEEPEST:
+        if candidate.count("/") > DEEPEST:
             raise Unclear(f"the path {quoted(full)} lies more than {DEEPEST} directories deep")
         if (here == "/proc" and (name in _OWN_PROCESS or name.isdigit())) or (here == "/dev" and name in _OWN_DEVICES):
-            raise Unclear(f"{quoted(full)} leads through {quoted(there)}, which is another thing for every process that looks")
+            raise Unclear(f"{quoted(full)} leads through {quoted(candidate)}, which is another thing for every process that looks")
         try:
-            mode = os.lstat(there).st_mode
-            target = os.readlink(there) if stat.S_ISLNK(mode) else None
+            mode = os.lstat(candidate).st_mode
+            target = os.readlink(candidate) if stat.S_ISLNK(mode) else None
         except FileNotFoundError:
-            here = there
+            here = candidate
             continue
         except OSError as fault:
-            if scene.shows(there):
+            if path_roots.shows(candidate):
                 reason = str(fault.strerror).lower()
                 raise Unclear(f"the path {quoted(full)} cannot be followed: {reason}") from None
-            here = there
+            here = candidate
             continue
         if target is not None:
             links += 1
-            if met is not None:
-                met.append(there)
-            reached, is_shown = _identity(there), scene.shows(there)
+            if recorded is not None:
+                recorded.append(candidate)
+            reached, is_shown = _identity(candidate), path_roots.shows(candidate)
             if is_shown and links > _MAX_LINKS:
                 raise Unclear(f"the path {quoted(full)} leads through a loop of links, or through more than {_MAX_LINKS}")
-            # A link in the workspace may lead to a loop outside of it, and that is only known there.
+            # A link in the workspace may lead to a loop outside it, which we only notice outside.
             if not is_shown and (links > _MAX_LINKS or reached == errno.ELOOP):
-                here = there
+                here = candidate
                 continue
             if reached != errno.ELOOP and reached != _identity(target if target[0] == "/" else f"{here}/{target}"):
-                raise Unclear(f"the link {quoted(there)} does not lead where it says")
+                raise Unclear(f"the link {quoted(candidate)} does not lead where it says")
             if target[0] == "/":
                 here = ""
-            ahead.extend(reversed(target.split("/")))
+            pending.extend(reversed(target.split("/")))
             continue
-        if ahead and not stat.S_ISDIR(mode) and scene.shows(there):
-            raise Unclear(f"the path {quoted(full)} goes on behind {quoted(there)}, which is not a directory")
-        here = there
+        if pending and not stat.S_ISDIR(mode) and path_roots.shows(candidate):
+            raise Unclear(f"the path {quoted(full)} goes on behind {quoted(candidate)}, which is not a directory")
+        here = candidate
     try:
         here.encode()
     except UnicodeEncodeError:
@@ -194,18 +191,18 @@ def _walk(full: str, scene: PathRoots, met: list[str] | None = None) -> str:
 
 
 def _identity(path: str) -> tuple[int, int] | int | None:
-    """Return which file the kernel reaches, or why none.
+    """Return which file the kernel reaches, or the error number.
 
-    An ordinary link and its text lead to the same; the links that the kernel makes up (`PID/root` in a `/proc`, wherever that is
-    mounted) need not. A kernel that begins a walk anew, since something was mounted meanwhile, counts the links of both walks: a loop
-    is believed when it is there each time.
+    An ordinary link and its text lead to the same file; the kernel's magic links (`PID/root` in a `/proc`, wherever that is mounted) need
+    not. A kernel that restarts a walk, because something was mounted meanwhile, counts the links of both walks: so we believe in a loop
+    only if it is reported every time.
     """
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError as fault:
             if fault.errno != errno.ELOOP:
                 return fault.errno
         else:
-            return found.st_dev, found.st_ino
+            return status.st_dev, status.st_ino
     return errno.ELOOP

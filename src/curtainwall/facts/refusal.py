@@ -1,10 +1,10 @@
-"""The one way in which facts say no: an argument that cannot be read in exactly one way."""
+"""The error for an argument that does not have exactly one meaning."""
 
-_LONGEST = 120
+_MAX_LENGTH = 120
 
 
 class Unclear(Exception):
-    """An argument that cannot be read in exactly one way; `message` says why, for the agent and the log."""
+    """An argument does not have exactly one meaning; `message` says why, for the agent and the log."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -12,9 +12,11 @@ class Unclear(Exception):
 
 
 def quoted(value: object) -> str:
-    """Return what an agent wrote as it may stand in a message: in backticks, on one line, printable, and cut where long."""
+    """Quote an agent's text for a message: in backticks, on one line, printable, and shortened if long."""
     if not isinstance(value, str):
         return f"`{type(value).__name__}`"
-    cut = value[:_LONGEST]
-    inert = "".join(letter if letter.isprintable() and letter not in "`\\" else ascii(letter)[1:-1].replace("`", "\\x60") for letter in cut)
-    return f"`{inert}`" if len(value) <= _LONGEST else f"`{inert}…`"
+    cut = value[:_MAX_LENGTH]
+    escaped = "".join(
+        letter if letter.isprintable() and letter not in "`\\" else ascii(letter)[1:-1].replace("`", "\\x60") for letter in cut
+    )
+    return f"`{escaped}`" if len(value) <= _MAX_LENGTH else f"`{escaped}…`"

@@ -1,4 +1,4 @@
-"""When a job is due: cron's five fields, read in the job's own time zone as Debian's cron reads them."""
+"""Computes when a job is due: cron's five fields in the job's time zone, with the rules of Debian's cron."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ _FIELDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A cron expression and the zone that its hours are meant in.
+    """A cron expression and its time zone.
 
-    Where the clocks go forward, what was due in the hour that is left out runs right after it; where they go back, what is due at a fixed
-    hour runs once, and what is due every so many minutes goes on running.
+    When the clocks go forward, a job that was due in the skipped hour runs right after it. When they go back, a job at a fixed hour runs
+    once, and a job every few minutes keeps running.
     """
 
     expression: str
@@ -25,7 +25,7 @@ class Schedule:
 
     @staticmethod
     def parse(expression: str, zone: str = "UTC") -> "Schedule":
-        """Return the schedule; raise ValueError that says what is wrong with it."""
+        """Parse a schedule; raise ValueError, which says what is wrong."""
         fields = " ".join(expression.split())
         try:
             ZoneInfo(zone)
@@ -40,21 +40,21 @@ class Schedule:
         return Schedule(fields, zone)
 
     def after(self, moment: Millis) -> Iterator[Millis]:
-        """Yield every time at which it is due after a moment, in order, without end."""
+        """Yield every time it is due after a moment, in order, without end."""
         begin = datetime.fromtimestamp(moment / 1000, ZoneInfo(self.zone))
         for due in CronSim(self.expression, begin):
             yield round(due.timestamp() * 1000)
 
     def between(self, after: Millis, upto: Millis, most: int) -> list[Millis]:
-        """Return when it was due after a moment and up to another; of more than `most`, the last ones."""
-        found: list[Millis] = []
+        """Return when it was due after a moment and up to another; at most the last `most` times."""
+        times: list[Millis] = []
         for due in self.after(after):
             if due > upto:
                 break
-            found.append(due)
-            if len(found) > most:
-                del found[0]
-        return found
+            times.append(due)
+            if len(times) > most:
+                del times[0]
+        return times
 
     def next(self, moment: Millis) -> Millis:
         """Return when it is due next after a moment."""

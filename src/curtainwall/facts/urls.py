@@ -1,7 +1,7 @@
-"""URLs as an agent writes them, and the one place on the network that each of them means.
+"""Resolves a URL that an agent wrote to the one place on the network that it means.
 
-One parser reads them, by WHATWG rules, after everything that another parser would read differently has been refused. The canonical text is
-what is requested, so that what was judged is where the request goes.
+We refuse everything that another parser would read differently, and then parse by WHATWG rules. Requests use the canonical text, so that a
+request goes where it was judged to go.
 """
 
 import re
@@ -17,8 +17,8 @@ from curtainwall.model.subjects import HostFacts, Scope
 
 _NO_PORTS: frozenset[int] = frozenset()
 
-# IANA's special-purpose registries, read our way: what a cloud or a router answers on, or nobody should be at, is forbidden; what is
-# this machine or its own network is private. The most specific entry counts; what no entry names is public (IPv4) or forbidden (IPv6).
+# IANA's special-purpose registries in our terms: addresses of cloud and router services, and unused ones, are forbidden; this machine and
+# its own network are private. The most specific entry counts; an address without an entry is public (IPv4) or forbidden (IPv6).
 _IPV4 = {
     Scope.FORBIDDEN: (
         "0.0.0.0/8",  # this network; Linux connects 0.0.0.0 to itself
@@ -58,10 +58,10 @@ _IPV6 = {
         "fc00::/7",  # unique local
         "fec0::/10",  # site-local
     ),
-    Scope.PUBLIC: ("2000::/3",),  # global unicast; whatever else is not named here is multicast, link-local or not assigned
+    Scope.PUBLIC: ("2000::/3",),  # global unicast; everything not listed here is multicast, link-local or unassigned
 }
 
-# Networks whose addresses are IPv4 addresses in other words, and how many bits stand to the right of those.
+# Networks whose addresses contain an IPv4 address, and how many bits follow it.
 _IPV4_IN_IPV6 = {
     ip_network("::/96"): 0,  # compatible
     ip_network("::ffff:0:0/96"): 0,  # mapped
@@ -82,7 +82,7 @@ _PRIVATE_ENDINGS = tuple(
 
 
 def _ranges(table: Mapping[Scope, tuple[str, ...]]) -> tuple[tuple[int, int, Scope], ...]:
-    """Return a table as first, last, scope, the most specific first."""
+    """Return a table as tuples of first address, last address and scope, the most specific first."""
     networks = [(ip_network(text), scope) for scope, texts in table.items() for text in texts]
     networks.sort(key=lambda entry: -entry[0].prefixlen)
     return tuple((int(network[0]), int(network[-1]), scope) for network, scope in networks)
@@ -95,22 +95,22 @@ _LOOPBACK = range(0x7F000000, 0x80000000)
 
 
 def one_address(text: str) -> str:
-    """Return the address that a spelling is: IPv4 where an IPv6 address only carries one. Zones (`%eth0`) are refused."""
-    value, family = _read(text)
+    """Return an address in canonical form: IPv4 if an IPv6 address only carries one. Zones (`%eth0`) are refused."""
+    value, family = _parse_address(text)
     return inet_ntop(family, value.to_bytes(4 if family is AF_INET else 16, "big"))
 
 
 def scope_of_address(text: str, port: int = 0, own_ports: frozenset[int] = _NO_PORTS) -> Scope:
     """Return the part of the network an address is in; our own ports on this machine are forbidden."""
-    value, family = _read(text)
+    value, family = _parse_address(text)
     if port in own_ports and (value in _LOOPBACK if family is AF_INET else value == 1):
         return Scope.FORBIDDEN
-    ranges, otherwise = (_IPV4_RANGES, Scope.PUBLIC) if family is AF_INET else (_IPV6_RANGES, Scope.FORBIDDEN)
-    return next((scope for first, last, scope in ranges if first <= value <= last), otherwise)
+    ranges, default = (_IPV4_RANGES, Scope.PUBLIC) if family is AF_INET else (_IPV6_RANGES, Scope.FORBIDDEN)
+    return next((scope for first, last, scope in ranges if first <= value <= last), default)
 
 
 def scope_of_name(name: str, port: int = 0, own_ports: frozenset[int] = _NO_PORTS) -> Scope:
-    """Return the part of the network a canonical host name claims to be in; what it resolves to is checked when it is resolved."""
+    """Return the part of the network a canonical host name claims to be in; its addresses are checked when it is resolved."""
     private = "." not in name or f".{name}".endswith(_PRIVATE_ENDINGS)
     if name in _METADATA or (private and name.partition(".")[0] in _METADATA_LABELS):
         return Scope.FORBIDDEN
@@ -119,7 +119,7 @@ def scope_of_name(name: str, port: int = 0, own_ports: frozenset[int] = _NO_PORT
     return Scope.PRIVATE if private else Scope.PUBLIC
 
 
-def _read(text: str) -> tuple[int, AddressFamily]:
+def _parse_address(text: str) -> tuple[int, AddressFamily]:
     family = AF_INET6 if ":" in text else AF_INET
     try:
         value = int.from_bytes(inet_pton(family, text), "big")
@@ -135,8 +135,8 @@ def _read(text: str) -> tuple[int, AddressFamily]:
 _MAX_URL = 32_768
 _MAX_HOST = 253
 
-# What one parser drops, another takes for a slash, and a third for the end.
-_TREACHEROUS = re.compile(r"[\x00-\x20\x7f\\]")
+# One parser drops these, another reads them as a slash, and a third as the end.
+_AMBIGUOUS = re.compile(r"[\x00-\x20\x7f\\]")
 _START = re.compile(r"(https?)://(?:([^/?#@]*)@)?([^/?#@]+)(?=[/?#]|\Z)", re.ASCII | re.IGNORECASE)
 _USER = re.compile(r"[A-Za-z0-9._~-]+")
 _NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
@@ -146,7 +146,7 @@ _PARTS = ("hostname", "port", "pathname", "search")
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """One URL in its canonical spelling, without user name and fragment; `origin` is what grants and lists are about."""
+    """A canonical URL without user name and fragment; grants and lists refer to its `origin`."""
 
     text: str
     origin: str
@@ -154,12 +154,12 @@ class Url:
 
 
 def canonical_url(text: object, own_ports: frozenset[int] = frozenset()) -> Url:
-    """Return the one http or https URL that an agent's words mean; our `own_ports` on this machine are forbidden ground."""
+    """Return the one http or https URL that an agent's text means; our `own_ports` on this machine are forbidden."""
     if not isinstance(text, str):
         raise Unclear(f"a URL must be a string, not {quoted(text)}")
     if len(text) > _MAX_URL:
         raise Unclear(f"the URL {quoted(text)} is longer than {_MAX_URL} characters")
-    if _TREACHEROUS.search(text):
+    if _AMBIGUOUS.search(text):
         raise Unclear(f"the URL {quoted(text)} holds a backslash, a space or a control character, which programs read differently")
     start = _START.match(text)
     if start is None:
@@ -176,7 +176,7 @@ def canonical_url(text: object, own_ports: frozenset[int] = frozenset()) -> Url:
     port = int(parts.get("port") or default)
     if port == 0:
         raise Unclear(f"the URL {quoted(text)} names port 0, where nobody can be")
-    host = _one_host(parts.get("hostname", ""), text)
+    host = _canonical_host(parts.get("hostname", ""), text)
     scope_of = scope_of_address if _is_address(host) else scope_of_name
     origin = f"{scheme}://[{host}]" if ":" in host else f"{scheme}://{host}"
     if port != default:
@@ -186,25 +186,25 @@ def canonical_url(text: object, own_ports: frozenset[int] = frozenset()) -> Url:
 
 
 def _is_address(host: str) -> bool:
-    # A canonical name never ends in a number: the parser takes that for an address.
+    # A canonical name never ends in a number: the parser reads that as an address.
     return ":" in host or host.rpartition(".")[2].isdigit()
 
 
-def _one_host(host: str, text: str) -> str:
-    """Return a parsed host in its one spelling: no brackets, no trailing dot, IPv4 where IPv6 only carries it."""
+def _canonical_host(host: str, text: str) -> str:
+    """Return a parsed host in canonical form: without brackets or trailing dot, and IPv4 if IPv6 only carries it."""
     if host.startswith("["):
         return one_address(host[1:-1])
     name = host.removesuffix(".")
     if len(name) > _MAX_HOST or not _NAME.fullmatch(name):
         raise Unclear(f"the URL {quoted(text)} has no host that could have an address")
-    if "xn--" in name and not all(_is_sound(label) for label in name.split(".")):
+    if "xn--" in name and not all(_is_valid_label(label) for label in name.split(".")):
         raise Unclear(f"the host of {quoted(text)} is not a valid international name")
     return name
 
 
-def _is_sound(label: str) -> bool:
-    """Say whether a label that claims to be Punycode stands for a name that is spelt exactly so."""
+def _is_valid_label(label: str) -> bool:
+    """Tell whether a Punycode label decodes to a name that encodes to the same label."""
     if not label.startswith("xn--"):
         return True
-    meant = ada_url.idna_to_unicode(label)
-    return not meant.isascii() and ada_url.idna_to_ascii(meant) == label.encode()
+    decoded = ada_url.idna_to_unicode(label)
+    return not decoded.isascii() and ada_url.idna_to_ascii(decoded) == label.encode()

@@ -1,4 +1,4 @@
-"""This machine: processes confined, and files opened by descriptor so that what was judged is what is touched."""
+"""Access to this machine: the sandbox for processes, and files opened by descriptor, so that the file we judged is the file we use."""
 
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         replace_file,
     )
     from curtainwall.host.files.contents import Contents, ContentsChanged, Extent, Unbound, move_contents, read_contents
-    from curtainwall.host.files.later import Later, TooMany, find_later, set_aside, take_owners_bits
+    from curtainwall.host.files.later import Later, TooMany, find_later, quarantine, take_owners_bits
     from curtainwall.host.files.locks import FileLock, lock_file, locked
     from curtainwall.host.files.watch_record import HeldRecord, WatchRecord, WatchRecords, held_files_of, put_back
     from curtainwall.host.network.dialler import Connection, Dialler, Resolver, ScopeOf, SystemResolver, Unreachable, system_trust
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from curtainwall.host.sandbox.process import ConfinedProcess, confinement_owner, run_confined, start_confined
     from curtainwall.host.sandbox.shares import Share, ShareLimits, Shares, charged_to, limits_of_this_machine
     from curtainwall.host.sandbox.sockets import MOST_FIFOS, TooManyFifos, find_fifos
-    from curtainwall.host.sandbox.workers import How, Worker, confined_worker, find_monty
+    from curtainwall.host.sandbox.workers import Worker, WorkerConfinement, confined_worker, find_monty
 else:
     __getattr__ = lazy_names(__name__)
 
@@ -93,7 +93,6 @@ __all__ = [
     "FromKeyring",
     "Guarantee",
     "HeldRecord",
-    "How",
     "Later",
     "LinkInTheWay",
     "Network",
@@ -117,6 +116,7 @@ __all__ = [
     "WatchRecords",
     "Wire",
     "Worker",
+    "WorkerConfinement",
     "charged_to",
     "confined_worker",
     "confinement_owner",
@@ -139,10 +139,10 @@ __all__ = [
     "open_beneath",
     "open_directory_above",
     "put_back",
+    "quarantine",
     "read_contents",
     "replace_file",
     "run_confined",
-    "set_aside",
     "start_confined",
     "system_trust",
     "take_owners_bits",

@@ -1,6 +1,6 @@
-"""Credentials by name: what each is for, how it is sent, and its value in the one moment in which we send it ourselves.
+"""Credentials by name: what each may be used for, how it is sent, and its value at the moment we send it.
 
-A value is read anew for each use. Nothing here puts a value, or what a program said, into a message.
+Each use reads the value again. Messages from here never contain a value or a program's output.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from urllib.parse import quote
 from curtainwall.model import CurtainwallError, HostFacts
 
 COMMAND_SECONDS: Final = 30.0
-_BIGGEST: Final = 64 * 1024
+_MAX_BYTES: Final = 64 * 1024
 
-# What password stores need to find themselves and their agent; nothing else of our environment.
-_PASSED: Final = (
+# The variables that password stores need to find their files and their agent; they get nothing else from our environment.
+_INHERITED: Final = (
     "HOME PATH USER LOGNAME LANG LC_ALL TERM TMPDIR XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME "
     "DBUS_SESSION_BUS_ADDRESS DISPLAY WAYLAND_DISPLAY GNUPGHOME GPG_TTY SSH_AUTH_SOCK PASSWORD_STORE_DIR BW_SESSION "
     "BITWARDENCLI_APPDATA_DIR"
@@ -32,15 +32,15 @@ _PASSED: Final = (
 
 
 class Unavailable(CurtainwallError):
-    """A credential that cannot be had or may not be used here; the message says what to do and never holds a value."""
+    """A credential cannot be read or may not be used here; the message says what to do and never holds a value."""
 
 
 class CredentialSource(Protocol):
-    """One place where a value is kept."""
+    """A place that holds a credential's value."""
 
     @property
     def is_at_hand(self) -> bool:
-        """Say whether reading costs nothing and asks nobody, so that the value can be known from the start."""
+        """Tell whether reading is cheap and never prompts anyone, so that the value can be read at start-up."""
         ...
 
     async def read(self) -> str:
@@ -50,7 +50,7 @@ class CredentialSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FromEnvironment:
-    """A variable of our own environment."""
+    """A variable of our environment."""
 
     variable: str
     environ: Mapping[str, str] = field(repr=False)
@@ -58,10 +58,10 @@ class FromEnvironment:
 
     async def read(self) -> str:
         """Return the variable's value."""
-        found = self.environ.get(self.variable, "").strip()
-        if not found:
+        value = self.environ.get(self.variable, "").strip()
+        if not value:
             raise Unavailable(f"the environment variable `{self.variable}` is not set")
-        return found
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class FromFile:
     is_at_hand: bool = True
 
     async def read(self) -> str:
-        """Return the file's text without the white space around it."""
-        return await asyncio.to_thread(_text_of, self.path)
+        """Return the file's text without surrounding white space."""
+        return await asyncio.to_thread(_read_text, self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +87,23 @@ class FromKeyring:
     async def read(self) -> str:
         """Return the entry's password."""
         try:
-            # Optional: a machine without a desktop has no use for it.
+            # The package is optional: a machine without a desktop does not need it.
             library = importlib.import_module("keyring")
         except ImportError:
             raise Unavailable("the keyring needs the Python package `keyring`; install it, or use `env`, `file` or `command`") from None
         get = cast("Callable[[str, str], str | None]", library.get_password)
         try:
-            found = await asyncio.to_thread(get, self.service, self.user)
-        except Exception as fault:  # noqa: BLE001 - back ends raise what they like, and their words may hold anything
+            password = await asyncio.to_thread(get, self.service, self.user)
+        except Exception as fault:  # noqa: BLE001 - back ends raise anything, and their messages may hold secrets
             raise Unavailable(f"the keyring cannot be read ({type(fault).__name__})") from None
-        if not found:
+        if not password:
             raise Unavailable(f"the keyring has no entry for `{self.service}` and `{self.user}`")
-        return found.strip()
+        return password.strip()
 
 
 @dataclass(frozen=True, slots=True)
 class FromCommand:
-    """What a program of the user's prints, such as `pass show github`: its first line."""
+    """The first line that a program of the user prints, such as `pass show github`."""
 
     words: tuple[str, ...]
     environ: Mapping[str, str] = field(repr=False)
@@ -113,15 +113,15 @@ class FromCommand:
     async def read(self) -> str:
         """Run the program outside any sandbox, with a small environment and no input, and return its first line."""
         name = self.words[0]
-        passed = {key: self.environ[key] for key in _PASSED if key in self.environ}
+        environment = {key: self.environ[key] for key in _INHERITED if key in self.environ}
         try:
             child = await asyncio.create_subprocess_exec(
                 *self.words,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
-                env=passed,
-                cwd=_home_in(passed),
+                env=environment,
+                cwd=_home_in(environment),
                 start_new_session=True,
             )
         except OSError as fault:
@@ -147,9 +147,9 @@ class FromCommand:
 
 async def _read_all(stream: asyncio.StreamReader) -> bytes:
     out = bytearray()
-    while piece := await stream.read(_BIGGEST):
+    while piece := await stream.read(_MAX_BYTES):
         out += piece
-        if len(out) > _BIGGEST:
+        if len(out) > _MAX_BYTES:
             raise Unavailable("the program printed far more than a credential")
     return bytes(out)
 
@@ -159,7 +159,7 @@ def _home_in(environ: Mapping[str, str]) -> str:
     return home if Path(home).is_dir() else "/"
 
 
-def _text_of(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as fault:
@@ -167,10 +167,10 @@ def _text_of(path: Path) -> str:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise Unavailable(f"`{path}` is not a file")
-        content = os.read(descriptor, _BIGGEST + 1)
+        content = os.read(descriptor, _MAX_BYTES + 1)
     finally:
         os.close(descriptor)
-    if len(content) > _BIGGEST:
+    if len(content) > _MAX_BYTES:
         raise Unavailable(f"the file `{path}` is far bigger than a credential")
     try:
         return content.decode().strip()
@@ -180,8 +180,8 @@ def _text_of(path: Path) -> str:
 
 Way = Literal["bearer", "header", "basic", "query"]
 
-_SHORTEST: Final = 6
-_LONGEST: Final = 16_384
+_MIN_LENGTH: Final = 6
+_MAX_LENGTH: Final = 16_384
 _WAYS: Final = ("bearer", "header", "basic", "query")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _FRAMING: Final = frozenset("host content-length transfer-encoding connection te trailer upgrade expect".split())
@@ -197,7 +197,7 @@ class Sending:
 
     @classmethod
     def parse(cls, text: str) -> "Sending":
-        """Return what a text says; raise ValueError that says what to write."""
+        """Parse a setting; raise ValueError with the forms that are allowed."""
         way, colon, name = text.partition(":")
         if way not in _WAYS or (way == "bearer") is bool(colon) or (colon and not name):
             raise ValueError("write `bearer`, `header:NAME`, `basic:USER` or `query:NAME`")
@@ -222,11 +222,11 @@ class Sending:
                 return ()
 
     def query(self, value: str) -> str:
-        """Return what a URL's query carries, or nothing."""
+        """Return what to add to a URL's query; empty unless the credential travels there."""
         return f"{quote(self.name, safe='')}={quote(value, safe='')}" if self.way == "query" else ""
 
     def forms(self, value: str) -> tuple[str, ...]:
-        """Return everything that gives a value away where it is sent so."""
+        """Return every string that would reveal the value when it is sent this way."""
         return (value, self._pair(value)) if self.way == "basic" else (value,)
 
     def _pair(self, value: str) -> str:
@@ -235,7 +235,7 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """One entry of the configuration. `covers` says whether a host is among those that it is for; without `tools`, any may use it there."""
+    """One credential of the configuration. `covers` tells whether it is for a host; if `tools` is empty, every tool may use it there."""
 
     name: str
     source: CredentialSource
@@ -245,7 +245,7 @@ class Credential:
     plain_http: bool = False
 
     def require_destination(self, tool: str, facts: HostFacts) -> None:
-        """Raise `Unavailable` unless the credential is for this tool at this host, over a connection that nobody else can read."""
+        """Raise `Unavailable` unless the credential is for this tool and host, over a connection that nobody else can read."""
         if self.tools and tool not in self.tools:
             raise Unavailable(f"the credential `{self.name}` is not for `{tool}`")
         if not self.covers(facts):
@@ -255,7 +255,7 @@ class Credential:
 
 
 class Secret:
-    """A value that shows itself to nobody who does not ask for it by its one method."""
+    """A credential's value, which only `reveal` returns: it is not in the repr."""
 
     __slots__ = ("_value", "credential")
 
@@ -272,27 +272,27 @@ class Secret:
 
 
 class Credentials:
-    """The credentials of this house. INVARIANT: whoever masks has learned a value before anyone else gets it."""
+    """The configured credentials. INVARIANT: the masks learn a value before anyone else gets it."""
 
-    def __init__(self, known: Iterable[Credential] = (), learn: Callable[[str, str], None] = lambda _name, _value: None) -> None:
-        self._known = {credential.name: credential for credential in known}
+    def __init__(self, credentials: Iterable[Credential] = (), learn: Callable[[str, str], None] = lambda _name, _value: None) -> None:
+        self._credentials = {credential.name: credential for credential in credentials}
         self._learn = learn
 
     def names(self) -> tuple[str, ...]:
-        """Return what can be asked for."""
-        return tuple(sorted(self._known))
+        """Return the names of all credentials."""
+        return tuple(sorted(self._credentials))
 
     def find(self, name: str) -> Credential:
-        """Return the credential of that name; raise `Unavailable` with what was probably meant."""
-        found = self._known.get(name)
-        if found is None:
-            near = get_close_matches(name, self._known, n=1)
-            meant = f"; did you mean `{near[0]}`?" if near else "; `[credentials.NAME]` in the configuration makes one"
-            raise Unavailable(f"there is no credential `{name}`{meant}")
-        return found
+        """Return the credential with this name; raise `Unavailable`, which suggests a similar name."""
+        credential = self._credentials.get(name)
+        if credential is None:
+            matches = get_close_matches(name, self._credentials, n=1)
+            hint = f"; did you mean `{matches[0]}`?" if matches else "; `[credentials.NAME]` in the configuration makes one"
+            raise Unavailable(f"there is no credential `{name}`{hint}")
+        return credential
 
     async def resolve(self, name: str) -> Secret:
-        """Read the value of a credential, let it be masked from now on, and return it; raise `Unavailable`."""
+        """Read a credential's value, have it masked from now on, and return it; raise `Unavailable`."""
         credential = self.find(name)
         try:
             value = await credential.source.read()
@@ -304,8 +304,8 @@ class Credentials:
         return Secret(credential, value)
 
     async def learn_at_hand(self) -> None:
-        """Let every value be masked that can be read without asking anyone; the others follow with their first use."""
-        for credential in self._known.values():
+        """Have every value masked that can be read without prompting anyone; the others follow at their first use."""
+        for credential in self._credentials.values():
             if credential.source.is_at_hand:
                 try:
                     await self.resolve(credential.name)
@@ -314,9 +314,9 @@ class Credentials:
 
 
 def _require_sound_value(name: str, value: str, sending: Sending) -> None:
-    if not _SHORTEST <= len(value) <= _LONGEST:
+    if not _MIN_LENGTH <= len(value) <= _MAX_LENGTH:
         raise Unavailable(
-            f"the credential `{name}` must have between {_SHORTEST} and {_LONGEST} characters; a shorter one cannot be masked"
+            f"the credential `{name}` must have between {_MIN_LENGTH} and {_MAX_LENGTH} characters; a shorter one cannot be masked"
         )
     plain = value.isprintable() and (value.isascii() or sending.way in {"basic", "query"})
     if not plain:

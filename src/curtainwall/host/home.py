@@ -1,4 +1,4 @@
-"""Our directory on this machine: where it is, where each thing in it is, and that nobody else may look inside."""
+"""Curtainwall's home directory: where it is, how it is laid out, and that only its user can read it."""
 
 import contextlib
 import os
@@ -7,29 +7,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from curtainwall.host.home_path import VARIABLE, home_path
 from curtainwall.model import Broken, SessionId
 
-VARIABLE = "CURTAINWALL_HOME"
-
-_DIRECTORIES = ("policy", "blobs", "keys", "ca", "logs", "servers", "skills", "memory", "sessions", "run", "run/watch")
+_DIRECTORIES = ("policy", "blobs", "cache", "keys", "ca", "logs", "servers", "skills", "memory", "sessions", "run", "run/watch")
 WORKSPACE = "workspace"
 _OF_SESSION = (WORKSPACE, "orientation", "state", "escalations")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPlace:
-    """The directories of one session. Of these, only workspace, orientation and state are ever shown to an agent."""
+    """The directories of one session. An agent only ever sees workspace, orientation and state."""
 
     root: Path
 
     @property
     def workspace(self) -> Path:
-        """Return the session's own workspace."""
+        """Return the session's workspace."""
         return self.root / WORKSPACE
 
     @property
     def escalations(self) -> Path:
-        """Return where open approvals appear as files; it is never mounted anywhere."""
+        """Return the directory that shows open approvals as files; it is never mounted into a sandbox."""
         return self.root / "escalations"
 
     @property
@@ -38,20 +37,20 @@ class SessionPlace:
         return self.root / "audit.jsonl"
 
     def prepare(self) -> None:
-        """Make the directories, closed to others."""
+        """Create the directories, readable only by the user."""
         for path in (self.root, *(self.root / name for name in _OF_SESSION)):
             private_directory(path)
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """`CURTAINWALL_HOME`, by its real path; it need not be there yet."""
+    """`CURTAINWALL_HOME` as a real path; it may not exist yet."""
 
     root: Path
 
     @property
     def config(self) -> Path:
-        """Return the file with everything that a user sets."""
+        """Return the configuration file."""
         return self.root / "config.toml"
 
     @property
@@ -66,7 +65,7 @@ class Home:
 
     @property
     def memory(self) -> Path:
-        """Return the directory of what is remembered between sessions."""
+        """Return the directory of the memory that sessions share."""
         return self.root / "memory"
 
     @property
@@ -76,7 +75,7 @@ class Home:
 
     @property
     def mask_key(self) -> Path:
-        """Return the file with the key that masks are made with."""
+        """Return the file with the key for masks."""
         return self.root / "keys" / "mask.key"
 
     @property
@@ -86,7 +85,7 @@ class Home:
 
     @property
     def watched(self) -> Path:
-        """Return the directory with what was in projects before commands could write there."""
+        """Return the directory that records the state of projects before commands could write to them."""
         return self.root / "watched"
 
     @property
@@ -95,13 +94,13 @@ class Home:
         return self.root / "sessions"
 
     def session(self, session: SessionId) -> SessionPlace:
-        """Return the directories of a session; its id was minted by us and is a plain name."""
+        """Return the directories of a session; we minted its id, so it is a plain name."""
         if not session.isalnum():
             raise Broken(f"`{session}` is no id of a session")
         return SessionPlace(self.sessions / session)
 
     def prepare(self) -> None:
-        """Make what is missing and close what others could read."""
+        """Create missing directories and make all of them private."""
         try:
             self.root.parent.mkdir(parents=True, exist_ok=True)
             for path in (self.root, *(self.root / name for name in _DIRECTORIES)):
@@ -111,46 +110,39 @@ class Home:
 
 
 def find_home(environ: Mapping[str, str] = os.environ) -> Home:
-    """Return the home that the environment names, or `~/.curtainwall`; raise `Broken` where it cannot be one of ours."""
-    root = Path(os.path.realpath(_named_in(environ)))
-    there = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
-    if os.path.lexists(there) and not there.is_dir():
-        # An empty list of sessions would be a wrong answer to a wrong name.
-        raise Broken(f"our directory `{root}` cannot be used: `{there}` is no directory; set {VARIABLE} to one that is yours")
-    if not os.access(there, os.X_OK | (os.R_OK if there == root else 0), effective_ids=True):
-        # Nor is what cannot be looked into empty.
-        raise Broken(f"our directory `{root}` cannot be used: `{there}` is closed to you; set {VARIABLE} to one that is yours")
+    """Return the home that the environment names, or `~/.curtainwall`; raise `Broken` if we cannot use it."""
+    root = Path(os.path.realpath(home_path(environ)))
+    nearest = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
+    if os.path.lexists(nearest) and not nearest.is_dir():
+        # Otherwise a mistyped name would look like a home without sessions.
+        raise Broken(f"our directory `{root}` cannot be used: `{nearest}` is no directory; set {VARIABLE} to one that is yours")
+    if not os.access(nearest, os.X_OK | (os.R_OK if nearest == root else 0), effective_ids=True):
+        # A directory that we cannot read is not an empty home.
+        raise Broken(f"our directory `{root}` cannot be used: `{nearest}` is closed to you; set {VARIABLE} to one that is yours")
     return Home(root)
 
 
 def named_home(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the home as it is named, from `/` on; links may lead from there to where it really is."""
-    return str(_named_in(environ).absolute())
-
-
-def _named_in(environ: Mapping[str, str]) -> Path:
-    named = environ.get(VARIABLE) or "~/.curtainwall"
-    if "\0" in named:
-        raise Broken(f"{VARIABLE} holds a NUL")
-    return Path(named).expanduser()
+    """Return the home as the environment names it, made absolute, with links not resolved."""
+    return str(home_path(environ).absolute())
 
 
 def user_homes(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Return the real home directory of the user: what `~` means, then the one of the account where that is another."""
-    found = [environ.get("HOME", "")]
+    """Return the real home directories of the user: the one that `~` means, then the account's if it differs."""
+    homes = [environ.get("HOME", "")]
     with contextlib.suppress(ImportError, KeyError):
         import pwd
 
-        found.append(pwd.getpwuid(os.geteuid()).pw_dir)
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in found if path.startswith("/"))) or ("/",)
+        homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in homes if path.startswith("/"))) or ("/",)
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory with mode 0700, or give one of ours that mode; raise OSError for what is no directory."""
+    """Create a directory with mode 0700, or give an existing one that mode; raise OSError if it is not a directory."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(20, "it is not a directory", str(path))
-    if stat.S_IMODE(found.st_mode) != 0o700:
+    if stat.S_IMODE(status.st_mode) != 0o700:
         path.chmod(0o700)

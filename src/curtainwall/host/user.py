@@ -1,4 +1,4 @@
-"""The user of this machine: their name, and moments in their time zone, the same on every channel."""
+"""The user of this machine: their name, and how every channel shows them times."""
 
 import getpass
 import os
@@ -8,7 +8,7 @@ from curtainwall.model import Millis, Who
 
 
 def local_user() -> Who:
-    """Return who sits at this machine, as the log names them."""
+    """Return the user who runs this process, as the log names them."""
     try:
         return Who(name=getpass.getuser())
     except (KeyError, OSError):
@@ -16,10 +16,10 @@ def local_user() -> Who:
 
 
 def when(at: Millis) -> str:
-    """Return a moment as people on this machine read it."""
+    """Format a time in this machine's time zone."""
     return datetime.fromtimestamp(at / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def clock_time(at: Millis) -> str:
-    """Return a moment in UTC, for names and messages that are read elsewhere, too."""
+    """Format a time in UTC, for names and messages that people elsewhere read too."""
     return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

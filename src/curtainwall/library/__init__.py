@@ -1,1 +1,1 @@
-"""The Python interface: sessions and teams in the hands of a program."""
+"""The Python interface: sessions and teams for programs."""

@@ -1,4 +1,4 @@
-"""Teams in the hands of a Python program, and of the command line: ask, tell, look back."""
+"""Teams for Python programs and the command line: ask them, notify them, read their history."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
@@ -41,24 +41,24 @@ JsonObject = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True)
 class TeamReply:
-    """What came of a message: the answer and `done`, `waiting` with the handle that leads to it later, or why there is none."""
+    """The reply to a message: the answer if `done`, a handle to get it later if `waiting`, or why there is none."""
 
     team: str
     handle: str
     status: str
     text: str
     fault: str = ""
-    """The name of what went wrong, as `AgentSilent` (docs/process-agents.md); the text has it in words."""
+    """The name of the error, such as `AgentSilent` (docs/process-agents.md); the text describes it."""
     approvals: tuple[str, ...] = ()
-    """What a human has to answer before the team goes on, where the reply is `waiting`."""
+    """The approvals that a human has to answer before the team continues, if the reply is `waiting`."""
     exhausted: tuple[str, ...] = ()
-    """The conversation's budgets that are used up, where the reply is `waiting` because of that: a human has to allow more."""
+    """The conversation's exhausted budgets, if the reply is `waiting` because of them: a human has to allow more."""
     further: tuple[Shortage, ...] = ()
-    """The same of the teams that this one has asked in turn, and waits for."""
+    """The exhausted budgets of the teams that this one has asked in turn and waits for."""
 
 
 class Teams:
-    """The teams as one asker sees them. What the rules ask about is answered by whoever runs the program: it is their own wish."""
+    """The teams as one asker sees them. The user who runs the program counts as approving its calls, because they are the user's own."""
 
     def __init__(self, wired: GatedSessions, caller: OutsideCaller, turns: Turns | None = None) -> None:
         self._wired = wired
@@ -67,99 +67,101 @@ class Teams:
 
     @asynccontextmanager
     async def leaving(self) -> AsyncGenerator[None]:
-        """Ask for the last time: once everything that was sent is answered, no work for others begins here, which would be broken off."""
+        """Make the last requests: once all are answered, this process begins no work for others, which would be interrupted."""
         session = await self._caller.enter()
         has_sent = False
 
-        def listen(state: SessionState) -> None:
+        def watch(state: SessionState) -> None:
             nonlocal has_sent
             if has_sent and not state.sent and self._turns is not None:
                 self._turns.begin_no_more()
             has_sent = has_sent or bool(state.sent)
 
-        async with self._wired.house.hold(session) as actor:
-            with actor.observed_by(listen):
+        async with self._wired.registry.hold(session) as actor:
+            with actor.observed_by(watch):
                 yield
 
     async def ask(self, team: str, question: str, *, thread: str = "", wait: float | None = None) -> TeamReply:
-        """Ask a team and wait; after `wait` seconds the reply says `waiting`, and its handle leads to the answer later."""
-        reply = _reply(await self._call("ask", _given(team=team, question=question, thread=thread, timeout=_millis(wait))))
+        """Ask a team and wait; after `wait` seconds the reply is `waiting`, with a handle to get the answer later."""
+        reply = _reply(await self._call("ask", _arguments(team=team, question=question, thread=thread, timeout=_millis(wait))))
         return replace(reply, approvals=self.approvals(team, thread=thread)) if reply.status == "waiting" else reply
 
     async def send(self, team: str, message: str, *, thread: str = "") -> TeamReply:
-        """Send a message without waiting; `reports` has the answer when it is there."""
-        given = _given(toTeam=team, message=message, thread=thread, waitForResponse=False)
-        return await self._handed_in(_reply(await self._call("send_message", given)), thread)
+        """Send a message without waiting; `reports` returns the answer when it has arrived."""
+        arguments = _arguments(toTeam=team, message=message, thread=thread, waitForResponse=False)
+        return await self._deliver(_reply(await self._call("send_message", arguments)), thread)
 
     async def notify(self, team: str, message: str, *, thread: str = "", days: float | None = None) -> TeamReply:
-        """Tell a team something; it is delivered exactly once, within so many days."""
-        given = _given(toTeam=team, message=message, thread=thread, ttlDays=days)
-        return await self._handed_in(_reply(await self._call("notify", given)), thread)
+        """Notify a team; the message is delivered exactly once, within `days` days."""
+        arguments = _arguments(toTeam=team, message=message, thread=thread, ttlDays=days)
+        return await self._deliver(_reply(await self._call("notify", arguments)), thread)
 
     async def history(self, team: str, *, thread: str = "", limit: int | None = None) -> Sequence[JsonObject]:
         """Return the conversation with a team, oldest first."""
-        told = await self._call("history", _given(team=team, thread=thread, limit=limit))
-        return cast("Sequence[JsonObject]", told["messages"])
+        result = await self._call("history", _arguments(team=team, thread=thread, limit=limit))
+        return cast("Sequence[JsonObject]", result["messages"])
 
     async def reports(self, team: str | None = None, *, handle: str | None = None) -> Sequence[JsonObject]:
-        """Return what became of earlier messages."""
-        return cast("Sequence[JsonObject]", (await self._call("reports", _given(team=team, handle=handle)))["reports"])
+        """Return the outcomes of earlier messages."""
+        return cast("Sequence[JsonObject]", (await self._call("reports", _arguments(team=team, handle=handle)))["reports"])
 
     async def cancel(self, team: str, handle: str | None = None, *, thread: str = "") -> None:
-        """Take back a message, or stop the team's work on it."""
-        await self._call("cancel", _given(team=team, handle=handle, thread=thread))
+        """Withdraw a message, or stop the team's work on it."""
+        await self._call("cancel", _arguments(team=team, handle=handle, thread=thread))
 
     async def fork(self, team: str, new_thread: str, *, thread: str = "") -> None:
-        """Begin another conversation that starts with what this one knows."""
-        await self._call("fork", _given(team=team, newThread=new_thread, thread=thread))
+        """Begin another conversation with this one's history."""
+        await self._call("fork", _arguments(team=team, newThread=new_thread, thread=thread))
 
     def approvals(self, team: str, *, thread: str = "") -> tuple[str, ...]:
-        """Return what a human is asked in the conversation with a team, and in those that it waits for, oldest first in each."""
+        """Return the open approvals in the conversation with a team and in those that it waits for, oldest first in each."""
         return approvals_along(self._wired, self._wired.teams.talk.chain(Pair(asker=self._caller.team, team=team, thread=thread)))
 
     async def new_approvals(self, team: str, *, thread: str = "") -> AsyncGenerator[str]:
-        """Yield for ever what a human is asked in the conversation with a team or further on, each as soon as it is known."""
+        """Yield, without end, each new approval in the conversation with a team or in those that it waits for."""
         pair, chain = Pair(asker=self._caller.team, team=team, thread=thread), None
-        told: set[str] = set()
-        async for _ in self._wired.house.feed.changes():
+        reported: set[str] = set()
+        async for _ in self._wired.registry.feed.changes():
             chain = chain or self._wired.teams.talk.chain(pair)
             for approval in approvals_along(self._wired, chain):
-                if approval not in told:
-                    told.add(approval)
+                if approval not in reported:
+                    reported.add(approval)
                     yield approval
 
     async def new_shortages(self, team: str, *, thread: str = "") -> AsyncGenerator[Shortage]:
-        """Yield for ever which budget keeps a team from answering, its own or that of one that it waits for, as soon as it is known."""
+        """Yield, without end, each exhausted budget that keeps a team from answering, its own or that of a team it waits for."""
         pair, chain = Pair(asker=self._caller.team, team=team, thread=thread), None
-        told = set[tuple[SessionId, BudgetKind]]()
-        async for _ in self._wired.house.feed.changes():
+        reported = set[tuple[SessionId, BudgetKind]]()
+        async for _ in self._wired.registry.feed.changes():
             chain = chain or self._wired.teams.talk.chain(pair)
             if chain is None:
                 continue
-            short = {(it.session, kind): it._replace(kinds=(kind,)) for it in chain.shortages() for kind in it.kinds}
-            told &= short.keys()
-            for key, each in short.items():
-                if key not in told:
-                    told.add(key)
-                    yield each
+            shortages = {
+                (shortage.session, kind): shortage._replace(kinds=(kind,)) for shortage in chain.shortages() for kind in shortage.kinds
+            }
+            reported &= shortages.keys()
+            for key, new_shortage in shortages.items():
+                if key not in reported:
+                    reported.add(key)
+                    yield new_shortage
 
     def figures(self) -> Sequence[PairFigures]:
         """Return the figures of every conversation, the most active first."""
         return self._wired.teams.talk.figures()
 
-    async def _handed_in(self, reply: TeamReply, thread: str) -> TeamReply:
-        """Let the conversation take in what was sent, where nobody here works for it: whoever looks sees that it waits there."""
+    async def _deliver(self, reply: TeamReply, thread: str) -> TeamReply:
+        """If no agent works here, make the conversation accept what was sent, so that others can see that it waits there."""
         session = self._wired.teams.talk.session_of(Pair(asker=self._caller.team, team=reply.team, thread=thread))
         if self._turns is None and session is not None:
-            # It has left in any case, and whoever works next takes it in.
+            # The message is sent in any case, and the next process that works accepts it.
             with suppress(CurtainwallError):
-                await self._wired.house.send(session, ExpireMessages(by=SYSTEM))
+                await self._wired.registry.send(session, ExpireMessages(by=SYSTEM))
         return reply
 
     async def _call(self, tool: str, arguments: dict[str, JsonValue]) -> JsonObject:
         team = arguments.get("team", arguments.get("toTeam"))
         if isinstance(team, str):
-            require_team(team, self._wired.setup.config.teams)
+            require_team(team, self._wired.teams.config.now.teams)
         answer = await self._caller.request(self._caller.session, CallRequest(tool=f"teams.{tool}", arguments=arguments))
         if answer.result is None:
             rules = ", ".join(f"`{rule}`" for rule in answer.verdict.because)
@@ -171,17 +173,17 @@ class Teams:
 
 
 def approvals_along(wired: GatedSessions, chain: Chain | None) -> tuple[str, ...]:
-    """Return what a human is asked in a conversation and in those that it waits for; nothing where there is none yet."""
+    """Return the open approvals in a conversation and in those that it waits for; empty if there is no conversation yet."""
     if chain is None:
         return ()
     rows = wired.store.index.sessions(SessionQuery(prefix=chain.session, limit=1))
-    # Where no turn is under way it waits for nobody, and its log need not be read.
+    # Without a turn it waits for nobody, and its log need not be read.
     sessions = chain.sessions() if any(row.status in ("working", "waiting") for row in rows) else (chain.session,)
     return tuple(approval for session in sessions for approval in open_approvals(wired, session))
 
 
 def open_approvals(wired: GatedSessions, session: SessionId) -> tuple[str, ...]:
-    """Return what a human is asked in a session, oldest first."""
+    """Return the open approvals of a session, oldest first."""
     return tuple(row.approval for row in reversed(wired.store.index.approvals(ApprovalQuery(session=session, limit=None, brief=True))))
 
 
@@ -195,24 +197,24 @@ def is_worked_on(wired: GatedSessions, session: SessionId) -> bool:
 async def open_teams(
     team: str = "", *, policy: Sequence[Path] = (), parts: Parts | None = None, works: bool = True
 ) -> AsyncGenerator[Teams]:
-    """Talk to teams, as one of them or as nobody, and let agents work here while no other process does; all of it outlives the context.
+    """Talk to teams, as one of them or as an outsider, and run agents here unless another process does; all of it outlives the context.
 
-    With `works=False` no agent works here, for whoever only leaves word.
+    With `works=False` no agent works here, for programs that only leave a message.
     """
     async with open_gate(load_setup(policy), parts=parts) as wired:
         if not wired.setup.config.teams:
             raise CommandRefused("no team is configured; write `[teams.NAME]` with its `project` into the configuration, or import some")
         by = local_user()
         caller = OutsideCaller(wired.teams, wired.gate, by, team, Mode.BYPASS, name=f"{by.name} asks teams{f' as {team}' if team else ''}")
-        working = run_agents(wired, model_finder(wired), SessionSpec(OUTSIDE)) if works else nullcontext()
-        async with working as at_work:
+        agents = run_agents(wired, model_finder(wired), SessionSpec(OUTSIDE)) if works else nullcontext()
+        async with agents as running:
             try:
-                yield Teams(wired, caller, at_work.turns if at_work is not None else None)
+                yield Teams(wired, caller, running.turns if running is not None else None)
             finally:
                 await caller.close("the caller has left")
 
 
-def _given(**arguments: JsonValue) -> dict[str, JsonValue]:
+def _arguments(**arguments: JsonValue) -> dict[str, JsonValue]:
     return {name: value for name, value in arguments.items() if value not in (None, "")}
 
 
@@ -220,14 +222,16 @@ def _millis(seconds: float | None) -> int | None:
     return None if seconds is None else max(int(seconds * 1000), 1)
 
 
-def _reply(told: JsonObject) -> TeamReply:
-    text = told.get("answer") or told.get("reason") or told.get("note") or ""
-    short_of = tuple(map(str, cast("Sequence[JsonValue]", told.get("exhausted") or ())))
-    fault = str(told.get("fault") or "")
-    further = tuple(_further(cast("JsonObject", it)) for it in cast("Sequence[JsonValue]", told.get("further") or ()))
-    return TeamReply(str(told["team"]), str(told["handle"]), str(told["status"]), str(text), fault, exhausted=short_of, further=further)
+def _reply(result: JsonObject) -> TeamReply:
+    text = result.get("answer") or result.get("reason") or result.get("note") or ""
+    short_of = tuple(map(str, cast("Sequence[JsonValue]", result.get("exhausted") or ())))
+    fault = str(result.get("fault") or "")
+    further = tuple(_shortage(cast("JsonObject", item)) for item in cast("Sequence[JsonValue]", result.get("further") or ()))
+    return TeamReply(
+        str(result["team"]), str(result["handle"]), str(result["status"]), str(text), fault, exhausted=short_of, further=further
+    )
 
 
-def _further(told: JsonObject) -> Shortage:
-    kinds = tuple(BudgetKind(str(kind)) for kind in cast("Sequence[JsonValue]", told["exhausted"]))
-    return Shortage(str(told["team"]), SessionId(str(told["session"])), kinds)
+def _shortage(item: JsonObject) -> Shortage:
+    kinds = tuple(BudgetKind(str(kind)) for kind in cast("Sequence[JsonValue]", item["exhausted"]))
+    return Shortage(str(item["team"]), SessionId(str(item["session"])), kinds)

@@ -53,20 +53,24 @@ if TYPE_CHECKING:
         WithholdAnswer,
     )
     from curtainwall.model.entries import (
+        CHAIN_START,
         IGNORABLE,
         Batch,
         Consumed,
         Entry,
+        FoldSnapshot,
         Outcome,
         Owner,
         Post,
         Recorded,
+        StreamEnd,
         Waiting,
         Write,
         decode_command,
         decode_event,
         encode_command,
         encode_event,
+        entry_hash,
         event_types,
         version_of,
     )
@@ -252,7 +256,7 @@ if TYPE_CHECKING:
     from curtainwall.model.ports.calls import Answer, Approver, AskGate, CallRequest, Gate, HookReply, Hooks, Save, ToolHost
     from curtainwall.model.ports.channels import Desk, Explainer, Feed, Knowledge, LiveFeed, Places
     from curtainwall.model.ports.clock import Clock
-    from curtainwall.model.ports.store import Blobs, Concerns, Inbox, Index, Lease, Leases, Log, Marks, Tallies
+    from curtainwall.model.ports.store import Blobs, Concerns, FoldSnapshots, Inbox, Index, Lease, Leases, Log, Marks, Tallies
     from curtainwall.model.presence import Presence
     from curtainwall.model.subjects import (
         FORGES,
@@ -304,7 +308,7 @@ if TYPE_CHECKING:
         is_as_strict,
         may_change_files,
     )
-    from curtainwall.model.verdicts import Effect, Finding, Mode, Verdict, denial, resource_of, stricter
+    from curtainwall.model.verdicts import Effect, Finding, Mode, Verdict, denial, resource_of, stricter, strictest
     from curtainwall.model.views import (
         BUILTIN_AGENT,
         BudgetFigure,
@@ -326,6 +330,7 @@ __all__ = [
     "AWAKE",
     "BUILTIN_AGENT",
     "BY_HOOK",
+    "CHAIN_START",
     "CONNECT_SERVER",
     "EGRESS_SERVER",
     "FOLLOW_INSTRUCTIONS",
@@ -444,6 +449,8 @@ __all__ = [
     "Feed",
     "Finding",
     "FinishCall",
+    "FoldSnapshot",
+    "FoldSnapshots",
     "Frozen",
     "Gate",
     "Grant",
@@ -587,6 +594,7 @@ __all__ = [
     "StartTurn",
     "Stop",
     "StopFailure",
+    "StreamEnd",
     "StreamId",
     "Subject",
     "SubjectKind",
@@ -631,6 +639,7 @@ __all__ = [
     "denial",
     "encode_command",
     "encode_event",
+    "entry_hash",
     "event_types",
     "explain_invalid",
     "fault_of_cases",
@@ -656,6 +665,7 @@ __all__ = [
     "session_stream",
     "short_id",
     "stricter",
+    "strictest",
     "subject_digest",
     "version_of",
     "wanted_lease",

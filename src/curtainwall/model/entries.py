@@ -1,10 +1,12 @@
 """The log's own nouns: entries, batches, inbox rows and heads, and events and commands as bytes with their name and version beside them."""
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from curtainwall.model.commands import AnyCommand
@@ -15,8 +17,9 @@ from curtainwall.model.events.work import ExtensionNoted
 from curtainwall.model.ids import Millis, StreamId
 
 _EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(AnyEvent)}
-_COMMANDS: dict[str, TypeAdapter[AnyCommand]] = {kind.__name__: TypeAdapter(kind) for kind in get_args(AnyCommand)}
-_READ = {name: kind.__pydantic_validator__.validate_json for name, kind in _EVENTS.items()}
+_COMMANDS: dict[str, type[AnyCommand]] = {kind.__name__: kind for kind in get_args(AnyCommand)}
+_readers: dict[str, Callable[[bytes], AnyEvent]] = {}
+"""What reads each type of event, since one of it was first read: a long log has many of the same type."""
 
 IGNORABLE = ExtensionNoted.__name__
 
@@ -34,13 +37,22 @@ def encode_event(event: AnyEvent) -> tuple[str, int, bytes]:
 
 def decode_event(kind: str, payload: bytes) -> AnyEvent:
     """Return the event that a current payload holds; `session/upcast.py` lifts older ones first."""
-    read = _READ.get(kind)
-    if read is None:
-        raise Broken(f"unknown event type `{kind}`: this log was written by a newer version")
+    read = _readers.get(kind) or _reader(kind)
     try:
         return read(payload)
     except ValidationError as error:
         raise Broken(f"damaged `{kind}`: {_first(error)}") from None
+
+
+def _reader(kind: str) -> Callable[[bytes], AnyEvent]:
+    found = _EVENTS.get(kind)
+    if found is None:
+        raise Broken(f"unknown event type `{kind}`: this log was written by a newer version")
+    # Building the class replaces its validator, so that has to happen before we keep a method of it.
+    found.model_rebuild()
+    read: Callable[[bytes], AnyEvent] = found.__pydantic_validator__.validate_json
+    _readers[kind] = read
+    return read
 
 
 def version_of(kind: str) -> int | None:
@@ -56,11 +68,11 @@ def encode_command(command: AnyCommand) -> tuple[str, bytes]:
 
 def decode_command(kind: str, payload: bytes) -> AnyCommand:
     """Return the command that a payload holds."""
-    adapter = _COMMANDS.get(kind)
-    if adapter is None:
+    found = _COMMANDS.get(kind)
+    if found is None:
         raise Broken(f"unknown command `{kind}`")
     try:
-        return adapter.validate_json(payload)
+        return found.model_validate_json(payload)
     except ValidationError as error:
         raise Broken(f"damaged command `{kind}`: {_first(error)}") from None
 
@@ -87,6 +99,33 @@ class Entry(NamedTuple):
     version: int
     payload: bytes
     hash: bytes
+
+
+CHAIN_START = bytes(32)
+"""The hash before the first entry of a stream."""
+
+
+def entry_hash(before: bytes, stream: bytes, seq: int, kind: str, version: int, payload: bytes) -> bytes:
+    """Return the hash of an entry, given that of the one before it."""
+    name = kind.encode()
+    lead = b"%b%d:%b%d:%d:%b%d:%d:" % (before, len(stream), stream, seq, len(name), name, version, len(payload))
+    return hashlib.sha256(lead + payload).digest()
+
+
+class StreamEnd(NamedTuple):
+    """The last entry of a stream."""
+
+    seq: int
+    hash: bytes
+
+
+class FoldSnapshot(NamedTuple):
+    """The fold of a stream up to one entry, as bytes, and the version of the fold that made it."""
+
+    stream: StreamId
+    end: StreamEnd
+    fold: str
+    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,4 +6,5 @@ from pydantic import BaseModel, ConfigDict
 class Frozen(BaseModel):
     """A value that never changes and refuses keys it does not know; infinity and NaN cannot be stored, nor compared with a budget."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # Start-up time: there are many such classes, and a command reads and writes only a few of them. Each is built when it is first used.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)

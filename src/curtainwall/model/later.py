@@ -12,7 +12,8 @@ from typing import Final
 
 from pydantic import JsonValue, ValidationError
 
-from curtainwall.model.events import AnyEvent, ExtensionNoted
+from curtainwall.model.events import AnyEvent
+from curtainwall.model.events.work import ExtensionNoted
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import Millis
 
@@ -187,9 +188,9 @@ def held_noted(files: Sequence[HeldFile], at: Millis, *, is_told: bool = False) 
     return ExtensionNoted(at=at, extension=HELD, data={"files": listed, "told": is_told})
 
 
-def held_files(event: AnyEvent, *, untold: bool = False) -> tuple[HeldFile, ...]:
+def held_files(event: AnyEvent, *, unreported: bool = False) -> tuple[HeldFile, ...]:
     """Return what an event says was set aside; with `untold`, only where it has to be told. Whatever else it is holds nothing."""
-    if not isinstance(event, ExtensionNoted) or event.extension != HELD or (untold and event.data.get("told")):
+    if not isinstance(event, ExtensionNoted) or event.extension != HELD or (unreported and event.data.get("told")):
         return ()
     listed = event.data.get("files")
     try:

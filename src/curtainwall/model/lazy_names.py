@@ -5,6 +5,9 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
+_IMPORT = re.compile(r"^    from ([\w.]+) import (\([^)]*\)|.+)$", re.MULTILINE)
+_NAME = re.compile(r"\w+")
+
 
 def lazy_names(package: str) -> Callable[[str], object]:
     """Return the `__getattr__` of a package; it loads the names that the package imports below `if TYPE_CHECKING`."""
@@ -27,5 +30,5 @@ def _imports(package: str) -> dict[str, str]:
     spec = sys.modules[package].__spec__
     get_source = getattr(spec.loader, "get_source", None) if spec else None
     source: str = get_source(package) if get_source else ""
-    found = re.findall(rf"^    from ({re.escape(package)}\.[\w.]+) import (\([^)]*\)|.+)$", source, re.MULTILINE)
-    return {name: module for module, names in found for name in re.findall(r"\w+", names)}
+    found = [(module, names) for module, names in _IMPORT.findall(source) if module.startswith(f"{package}.")]
+    return {name: module for module, names in found for name in _NAME.findall(names)}

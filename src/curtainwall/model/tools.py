@@ -2,16 +2,19 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
-from curtainwall.model.commands import MessagePeer
 from curtainwall.model.events.life import Workspace
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import SessionId
 from curtainwall.model.subjects import Role, Subject, ToolEffect
 from curtainwall.model.verdicts import Mode
+
+if TYPE_CHECKING:
+    # Start-up time: whoever needs a tool's name needs no commands.
+    from curtainwall.model.commands import MessagePeer
 
 FOLLOW_INSTRUCTIONS: Final = "session.follow_instructions"
 """What the house asks for before an instruction file counts that is new or has changed."""
@@ -68,6 +71,10 @@ class Place:
     mode: Mode = Mode.DEFAULT
     git_directory: str = ""
     """Where git works when a call names no path; empty for the workspace."""
+    agent: str = ""
+    """Who works in the session."""
+    team: str = ""
+    """The team that the session speaks for, if any."""
 
 
 class Case(Frozen):
@@ -158,7 +165,7 @@ class Prepared:
 
     subject: Subject
     arguments: Mapping[str, JsonValue]
-    along: MessagePeer | None = None
+    along: "MessagePeer | None" = None
     """What can be written together with the permit; whoever runs the call finds it here only where it was."""
 
 

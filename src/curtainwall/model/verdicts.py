@@ -1,5 +1,6 @@
 """What policy says: a verdict never travels without the ids of the rules that caused it."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from curtainwall.model.frozen import Frozen
@@ -14,13 +15,10 @@ class Effect(StrEnum):
     ASK = "ask"
     DENY = "deny"
 
-    @property
-    def strictness(self) -> int:
-        """Return 0 for allow, 1 for ask, 2 for deny."""
-        return _STRICTNESS[self]
 
-
-_STRICTNESS = {Effect.ALLOW: 0, Effect.ASK: 1, Effect.DENY: 2}
+def strictest(effects: Iterable[Effect]) -> Effect:
+    """Return the one of some answers that allows the least."""
+    return max(effects, key=tuple(Effect).index)
 
 
 class Finding(Frozen):
@@ -44,11 +42,6 @@ class Verdict(Frozen):
     because: tuple[RuleId, ...]
     reason: str = ""
     findings: tuple[Finding, ...] = ()
-
-    @property
-    def asked(self) -> tuple[Finding, ...]:
-        """Return the findings that ask; a standing answer must cover every one of them."""
-        return tuple(finding for finding in self.findings if finding.effect is Effect.ASK)
 
 
 class Mode(StrEnum):

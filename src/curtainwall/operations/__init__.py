@@ -1,1 +1,1 @@
-"""What anyone can do with sessions, whichever channel they use: open, send, fork, view, explain, remove."""
+"""What every channel can do with sessions: open, send, fork, view, explain, remove."""

@@ -1,4 +1,4 @@
-"""A session as its events tell it to a screen: what runs, what waits, which files were changed. Nobody decides by it."""
+"""What a screen shows of a session, from its events: what runs, what waits, which files changed. No decision depends on it."""
 
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -27,6 +27,8 @@ from curtainwall.model import (
     CallLost,
     CallPermitted,
     CallRequested,
+    Desk,
+    Feed,
     Group,
     HistoryInherited,
     InterruptAsked,
@@ -46,6 +48,7 @@ from curtainwall.model import (
     RuleDisabled,
     RuleEnabled,
     SessionClosed,
+    SessionId,
     SessionOpened,
     SessionReady,
     SessionRenamed,
@@ -59,59 +62,60 @@ from curtainwall.model import (
     TurnStarted,
     WorkTimed,
     in_order,
+    session_stream,
 )
 from curtainwall.session.open_work import OpenApproval, OpenWork, pending_ask, take
 
-# What git and commands change is their own affair and not a list of files.
+# We do not list the files that git and commands change.
 _NOT_FILES = frozenset({"git", "shell", "session", "fetch"})
 _VERBS = {"write_file": "wrote", "edit_file": "edited", "delete_file": "deleted", "create_directory": "made"}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that was done to one file."""
+    """One change to one file."""
 
     verb: str
     path: str
     to: str = ""
 
     def words(self, workspace: str) -> str:
-        """Return the change in words, with paths as seen from the workspace."""
-        where = _seen_from(workspace, self.path)
-        return in_order(f"{self.verb} {where} to {_seen_from(workspace, self.to)}" if self.to else f"{self.verb} {where}")
+        """Describe the change, with paths relative to the workspace."""
+        path = _relative_to(workspace, self.path)
+        return in_order(f"{self.verb} {path} to {_relative_to(workspace, self.to)}" if self.to else f"{self.verb} {path}")
 
 
 def changes_of(subject: Subject) -> tuple[Change, ...]:
-    """Return what a call that went well did to files."""
+    """Return the changes that a successful call made to files."""
     server, _, name = subject.tool.partition(".")
     if subject.effect is not ToolEffect.MODIFY or server in _NOT_FILES:
         return ()
-    written = [it.value for it in subject.resources if it.role is Role.WRITE_PATH]
-    deleted = [it.value for it in subject.resources if it.role is Role.DELETE_PATH]
+    written = [resource.value for resource in subject.resources if resource.role is Role.WRITE_PATH]
+    deleted = [resource.value for resource in subject.resources if resource.role is Role.DELETE_PATH]
     if server == "filesystem" and name == "move_file" and len(written) == len(deleted) == 1:
         return (Change("moved", deleted[0], written[0]),)
     verb = _VERBS.get(name, "changed") if server == "filesystem" else "changed"
     return (*(Change(verb, path) for path in written), *(Change("deleted", path) for path in deleted))
 
 
-def _seen_from(workspace: str, path: str) -> str:
-    inside = PurePosixPath(path)
-    return str(inside.relative_to(workspace)) if inside.is_relative_to(workspace) else path
+def _relative_to(workspace: str, path: str) -> str:
+    pure = PurePosixPath(path)
+    return str(pure.relative_to(workspace)) if pure.is_relative_to(workspace) else path
 
 
 ActivityEvent = LifeEvent | SettingEvent | MessageEvent | TurnEvent | CallEvent | ApprovalEvent | BudgetEvent
-"""The groups of events that a screen needs besides what the agent says."""
+"""The groups of events that a screen needs besides the agent's text."""
 
 _ACTIVITY = Group[ActivityEvent](ActivityEvent)
 
 
 @dataclass
 class SessionActivity(OpenWork):
-    """What the events so far amount to. It serves the screen alone; nobody decides by it."""
+    """The state of a session for a screen, from its events so far. No decision depends on it."""
 
     workspace: str = ""
     holds_calls: bool = False
-    """Its agent does not park where a human is asked: the call stays open, and the agent waits for it."""
+    """Whether its agent keeps a call open and waits while a human is asked, instead of parking the turn."""
     queue: dict[MessageId, MessageAccepted] = field(default_factory=dict[MessageId, MessageAccepted])
     asks: dict[ApprovalId, PendingAsk] = field(default_factory=dict[ApprovalId, PendingAsk])
     exhausted: set[BudgetKind] = field(default_factory=set[BudgetKind])
@@ -120,18 +124,18 @@ class SessionActivity(OpenWork):
 
     @property
     def running(self) -> dict[CallId, Subject]:
-        """The calls that may be running, in the order of their permits."""
+        """Return the calls that may be running, in the order of their permits."""
         return {call: self.calls[call].subject for call in self.permitted if call in self.calls}
 
     @property
     def short_of(self) -> tuple[BudgetKind, ...]:
-        """The budgets that are used up, where nothing will happen until a human allows more."""
+        """Return the exhausted budgets, if nothing will happen until a human allows more."""
         is_stuck = self.turn_waits or (self.turn is None and bool(self.queue))
         return tuple(sorted(self.exhausted)) if is_stuck else ()
 
     @property
     def is_parked(self) -> bool:
-        """Whether nothing will happen until a human answers or allows more."""
+        """Tell whether nothing will happen until a human answers or allows more."""
         if self.short_of:
             return True
         if self.works and self.holds_calls:
@@ -139,13 +143,13 @@ class SessionActivity(OpenWork):
         return self.turn_waits and bool(self.parked_on) and all(map(self.is_asked, self.parked_on))
 
     def take(self, event: AnyEvent) -> None:
-        """Go on by one event."""
+        """Apply one event."""
         if _ACTIVITY.holds(event):
-            self._tell(event)
+            self._apply(event)
         take(self, event)
 
-    def _tell(self, event: ActivityEvent) -> None:
-        """Take in what is more than open work; `event` is still ahead of that."""
+    def _apply(self, event: ActivityEvent) -> None:
+        """Apply an event to everything besides the open work, which is updated afterwards."""
         match event:
             case SessionOpened():
                 self.workspace, self.holds_calls = event.workspace.path, event.agent != BUILTIN_AGENT
@@ -186,3 +190,22 @@ class SessionActivity(OpenWork):
                 pass
             case _:
                 assert_never(event)
+
+
+def past_activity(desk: Desk, feed: Feed, session: SessionId) -> tuple[SessionActivity, int]:
+    """Return a session's activity so far, and the cursor after it. A session at rest has nothing that takes its log to know."""
+    stream = session_stream(session)
+    head = feed.head(stream)
+    view = desk.view(session)
+    # INVARIANT: the log did not grow in between, so the view is that of the log up to this cursor.
+    if view.status == "ready" and not view.queue and not view.pending and feed.head(stream) == head:
+        labels = {source.label for source in view.labels}
+        activity = SessionActivity(
+            workspace=view.workspace.path, holds_calls=view.agent != BUILTIN_AGENT, exhausted=set(view.exhausted), labels=labels
+        )
+        return activity, head
+    activity, cursor = SessionActivity(), 0
+    for recorded in feed.read(stream):
+        activity.take(recorded.event)
+        cursor = recorded.seq
+    return activity, cursor

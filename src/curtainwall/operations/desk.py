@@ -1,4 +1,4 @@
-"""The desk: what every channel can do with sessions, and how they look from there."""
+"""The desk: how channels view sessions, send them commands, and open them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ _STATUS: dict[str, SessionStatus] = {
 def session_view(
     state: SessionState, events: Iterable[AnyEvent], threshold: float | None, for_project: tuple[Grant, ...] = ()
 ) -> SessionView:
-    """Return how an opened session looks; the events are only asked for the words of messages that wait."""
+    """Return the view of an opened session; the events are only read for the text of queued messages."""
     opened = state.opened
     assert opened is not None
     return SessionView(
@@ -62,7 +62,7 @@ def session_view(
         queue=_queued(state.queue, events),
         pending=tuple(pending_ask(open_, state.calls[open_.calls[0]].subject) for open_ in state.approvals.values() if open_.calls),
         grants=(*state.grants.values(), *for_project),
-        budget=tuple(BudgetFigure(kind=it.kind, used=it.used, limit=it.limit, basis=it.basis) for it in figures(state)),
+        budget=tuple(BudgetFigure(kind=figure.kind, used=figure.used, limit=figure.limit, basis=figure.basis) for figure in figures(state)),
         exhausted=tuple(sorted(state.exhausted)),
         context=ContextUse(
             used=state.context_used,
@@ -76,81 +76,85 @@ def session_view(
 def _queued(waiting: Sequence[MessageId], events: Iterable[AnyEvent]) -> tuple[QueuedMessage, ...]:
     if not waiting:
         return ()
-    wanted = set(waiting)
-    words: dict[MessageId, MessageAccepted] = {}
+    ids = set(waiting)
+    accepted: dict[MessageId, MessageAccepted] = {}
     for event in events:
-        if isinstance(event, MessageAccepted) and event.message in wanted:
-            words[event.message] = event
-            if len(words) == len(wanted):
+        if isinstance(event, MessageAccepted) and event.message in ids:
+            accepted[event.message] = event
+            if len(accepted) == len(ids):
                 break
-    return tuple(QueuedMessage(message=it, text=words[it].text, by=str(words[it].by)) for it in waiting if it in words)
+    return tuple(
+        QueuedMessage(message=message, text=accepted[message].text, by=str(accepted[message].by))
+        for message in waiting
+        if message in accepted
+    )
 
 
 Attend = Callable[[SessionId], None]
-"""Lets this process look after a session's agent."""
+"""Makes this process run a session's agent."""
 
 _PAGE = 500
 
 
 class AgentChecks(Protocol):
-    """Whether agents can work here; each check raises, with what to do."""
+    """Checks whether agents can work here; each raises an error that says what to do."""
 
     def require_model(self, agent: str, model: str) -> None:
-        """Raise where an agent of this name cannot use a model of this name."""
+        """Raise if this agent cannot use this model."""
         ...
 
     async def require_ready(self, agent: str) -> None:
-        """Raise where an agent of this name could not work here; nothing is started."""
+        """Raise if this agent could not work here; start nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DeskPorts:
-    """What channels of this process get besides the sessions themselves."""
+    """What a desk needs besides the sessions themselves."""
 
     incoming: IncomingMessages
     agents: AgentChecks
     attend: Attend
     usual: SessionSpec
-    """What a new session is where nobody says otherwise."""
+    """The default for a new session."""
     threshold: float | None
-    """How full the context gets before it is compacted, where the session does not say."""
+    """How full the context gets before it is compacted, unless the session says otherwise."""
 
 
 class SessionDesk:
     """The desk of one process, for every channel in it."""
 
-    def __init__(self, sessions: Sessions, surface: DeskPorts) -> None:
+    def __init__(self, sessions: Sessions, ports: DeskPorts) -> None:
         self._sessions = sessions
-        self._incoming, self._agents, self._attend = surface.incoming, surface.agents, surface.attend
-        self._wanted = surface.usual
-        self._threshold = surface.threshold
+        self._incoming, self._agents, self._attend = ports.incoming, ports.agents, ports.attend
+        self._usual = ports.usual
+        self._threshold = ports.threshold
 
     async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
-        """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there."""
+        """Have a command decided and return the end of the log. Messages from people pass hooks first, and a new model must exist."""
         if key is not None and self._sessions.store.inbox.outcome(session_stream(session), key) is not None:
-            # It was decided before, and hooks have heard it then.
-            return await self._sessions.house.send(session, command, key)
+            # It was decided before, and the hooks ran then.
+            return await self._sessions.registry.send(session, command, key)
         if isinstance(command, RevokeGrant) and not _has_grant(self._state(session), command.grant):
-            await self._sessions.house.revoke(command.grant, command.by)
-            return self._sessions.house.feed.head(session_stream(session))
+            await self._sessions.registry.revoke(command.grant, command.by)
+            return self._sessions.registry.feed.head(session_stream(session))
         command = self._incoming.masked(command)
         if isinstance(command, SendMessage) and command.role == "human":
             await self._incoming.pass_hooks(session, self._state(session).place, command.text, key)
         if isinstance(command, ChangeModel):
-            # A name that leads nowhere is refused here, or every turn from now on would fail.
+            # Refuse an unknown model here, or every later turn would fail.
             self._agents.require_model(self._sessions.names.of(session), command.model)
-        return await self._sessions.house.send(session, command, key)
+        return await self._sessions.registry.send(session, command, key)
 
     def view(self, session: SessionId) -> SessionView:
-        """Return the session as it is now; raise `NotFound`."""
+        """Return the current view of a session; raise `NotFound`."""
         state = self._state(session)
         stream = project_stream(state.workspace.path)
         for_project = tuple(row.grant for row in self._sessions.store.index.grants(of=stream))
         return session_view(state, self._events_of(session), self._threshold, for_project)
 
     def _events_of(self, session: SessionId) -> Iterator[AnyEvent]:
-        """Go back through a log, as far as whoever wants to know goes."""
+        """Yield a session's events from the last one backwards, reading only as much as the caller consumes."""
         log, stream = self._sessions.store.log, session_stream(session)
         end = log.head(stream)
         while end > 0:
@@ -162,41 +166,41 @@ class SessionDesk:
         """Return sessions, newest first."""
         return self._sessions.store.index.sessions(query)
 
-    async def open(self, wish: Opening, by: Who) -> Opened:
-        """Open a session, and let its agent work here."""
-        opened = await self._open(wish, by)
+    async def open(self, opening: Opening, by: Who) -> Opened:
+        """Open a session and run its agent here."""
+        opened = await self._open(opening, by)
         self._attend(opened.session)
         return opened
 
-    async def begin(self, wanted: SessionSpec, by: Who) -> Opened:
-        """Open a session that is just so, and let its agent work here; what its agent lacks is said before anything is opened."""
-        self._agents.require_model(wanted.agent, wanted.model)
-        await self._agents.require_ready(wanted.agent)
-        session = await open_new(self._sessions, wanted, by)
+    async def begin(self, spec: SessionSpec, by: Who) -> Opened:
+        """Open a session with this spec and run its agent here; raise before opening it if its agent could not work."""
+        self._agents.require_model(spec.agent, spec.model)
+        await self._agents.require_ready(spec.agent)
+        session = await open_new(self._sessions, spec, by)
         self._attend(session)
         return Opened(session=session)
 
     @property
     def usual(self) -> SessionSpec:
-        """What a new session is where nobody says otherwise."""
-        return self._wanted
+        """Return the default for a new session."""
+        return self._usual
 
-    async def _open(self, wish: Opening, by: Who) -> Opened:
-        require_short_name(wish.name)
-        if wish.how == "new":
-            return Opened(session=await open_new(self._sessions, replace(self._wanted, name=wish.name), by))
-        if wish.of is None:
-            raise CommandRefused(f"say which session to {wish.how}")
-        if wish.how == "reset":
-            return Opened(session=await reset(self._sessions, wish.of, by, wish.name), notes=("grants and credentials stay behind",))
-        made = await fork(self._sessions, wish.of, by, wish.name)
-        shared = f"both sessions work in the same project `{made.workspace}`; what one changes, the other sees"
-        return Opened(session=made.session, notes=() if made.copied is not None else (shared,))
+    async def _open(self, opening: Opening, by: Who) -> Opened:
+        require_short_name(opening.name)
+        if opening.how == "new":
+            return Opened(session=await open_new(self._sessions, replace(self._usual, name=opening.name), by))
+        if opening.of is None:
+            raise CommandRefused(f"say which session to {opening.how}")
+        if opening.how == "reset":
+            return Opened(session=await reset(self._sessions, opening.of, by, opening.name), notes=("grants and credentials stay behind",))
+        forked = await fork(self._sessions, opening.of, by, opening.name)
+        note = f"both sessions work in the same project `{forked.workspace}`; what one changes, the other sees"
+        return Opened(session=forked.session, notes=() if forked.copied is not None else (note,))
 
     def _state(self, session: SessionId) -> SessionState:
         return self._sessions.state(session)
 
 
 def _has_grant(state: SessionState, grant: GrantId) -> bool:
-    """Tell whether a session has this standing answer, or answers of this plan."""
-    return any(grant in (each.id, each.plan) for each in state.grants.values())
+    """Tell whether a session has this grant, or grants of this plan."""
+    return any(grant in (held.id, held.plan) for held in state.grants.values())

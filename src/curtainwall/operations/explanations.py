@@ -1,4 +1,4 @@
-"""Why things were judged as they were in a session, from its log and the rules in force."""
+"""Explains a session's verdicts, from its log and the rules in force."""
 
 from collections.abc import Iterator, Sequence
 from typing import assert_never
@@ -35,69 +35,69 @@ from curtainwall.session import SessionState, label_words, lift, rules_in_force
 
 
 class Explanations:
-    """Rules and verdicts of every session, for whoever wants to know why."""
+    """Explains the rules and verdicts of sessions."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def rules(self, session: SessionId) -> Sequence[RuleStatus]:
-        """Return every rule with its standing in the session; raise `NotFound`."""
+        """Return every rule with its status in the session; raise `NotFound`."""
         state = self._sessions.state(session)
         return rules_in_force(state, self._policy(state), self._events_of(session))
 
     def why(self, session: SessionId, about: str = "") -> VerdictReport:
-        """Return why a call, or that of an approval, open or settled, was judged as it was; without one, the last call."""
+        """Return why a call, or the call of an open or settled approval, was judged as it was; by default the last call."""
         state = self._sessions.state(session)
         policy = self._policy(state)
-        call, subject = self._wanted(session, about)
+        call, subject = self._find_call(session, about)
         verdict = judge(policy, subject, state.facts)
-        told = explain(policy, subject, state.facts, verdict)
+        explanation = explain(policy, subject, state.facts, verdict)
         return VerdictReport(
             call=call,
             tool=subject.tool,
-            then=tuple(_then(self._events_of(session), call)),
-            now=told.effect,
-            rules=tuple(DecidingRule(rule=card.id, source=card.source, reason=card.reason or card.title) for card in told.rules),
-            facts=told.facts,
+            then=tuple(_history_of(self._events_of(session), call)),
+            now=explanation.effect,
+            rules=tuple(DecidingRule(rule=card.id, source=card.source, reason=card.reason or card.title) for card in explanation.rules),
+            facts=explanation.facts,
             labels=(*map(label_words, state.labels.values()),),
-            changes=told.changes,
+            changes=explanation.changes,
         )
 
     def _policy(self, state: SessionState) -> Policy:
-        """Return the rules that hold for a session: the house's, with those of its team, job or webhook where that has some."""
+        """Return the rules for a session: the general ones, and those of its team, job or webhook."""
         return self._sessions.terms().rules.of_session(state.opened).policy
 
     def _events_of(self, session: SessionId) -> Iterator[AnyEvent]:
         for entry in self._sessions.store.log.read(session_stream(session)):
             yield lift(entry)
 
-    def _wanted(self, session: SessionId, about: str) -> tuple[CallId, Subject]:
+    def _find_call(self, session: SessionId, about: str) -> tuple[CallId, Subject]:
         subjects: dict[CallId, Subject] = {}
-        named: CallId | None = None
+        call: CallId | None = None
         for event in self._events_of(session):
             if isinstance(event, CallRequested):
                 subjects[event.call] = event.subject
-                named = event.call if about in ("", event.call) else named
+                call = event.call if about in ("", event.call) else call
             elif isinstance(event, ApprovalAsked) and event.approval == about:
-                named = event.call
-        if named is None or named not in subjects:
+                call = event.call
+        if call is None or call not in subjects:
             raise NotFound(f"there is no approval and no call `{about}` here" if about else "there was no call here yet")
-        return named, subjects[named]
+        return call, subjects[call]
 
 
-def _then(events: Iterator[AnyEvent], call: CallId) -> Iterator[str]:
+def _history_of(events: Iterator[AnyEvent], call: CallId) -> Iterator[str]:
     """Yield what happened to a call, in order."""
     approvals: set[ApprovalId] = set()
     for event in events:
         if isinstance(event, CallEvent):
             if event.call == call:
-                yield from _happened(event)
+                yield from _call_lines(event)
         elif isinstance(event, ApprovalEvent):
-            yield from _asked(event, call, approvals)
+            yield from _approval_lines(event, call, approvals)
 
 
-def _asked(event: ApprovalEvent, call: CallId, approvals: set[ApprovalId]) -> Iterator[str]:
-    """Yield what happened to an approval of a call; `approvals` are those that it has had."""
+def _approval_lines(event: ApprovalEvent, call: CallId, approvals: set[ApprovalId]) -> Iterator[str]:
+    """Yield what happened to an approval of a call; `approvals` collects the approvals of the call."""
     match event:
         case ApprovalAsked() | ApprovalJoined():
             if event.call == call:
@@ -116,8 +116,8 @@ def _asked(event: ApprovalEvent, call: CallId, approvals: set[ApprovalId]) -> It
             assert_never(event)
 
 
-def _happened(event: CallEvent) -> Iterator[str]:
-    """Yield what became of a call."""
+def _call_lines(event: CallEvent) -> Iterator[str]:
+    """Yield what a call's event says."""
     match event:
         case CallRequested():
             return

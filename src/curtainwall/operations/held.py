@@ -1,4 +1,4 @@
-"""Files of projects that were set aside while an agent worked: kept in the log of its session, found again there, and put back."""
+"""Records in a session's log which project files were set aside while its agent worked, lists them, and puts them back."""
 
 import logging
 import os
@@ -30,33 +30,33 @@ from curtainwall.runtime import SessionRegistry, Stores
 from curtainwall.session import lift
 
 _LOG = logging.getLogger(__name__)
-_MANY = 1_000_000_000
+_NO_LIMIT = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class HeldEntry:
-    """A file that is still set aside, and the session in which that was done."""
+    """A file that is still set aside, and the session that did it."""
 
     session: SessionId
     at: Millis
     file: HeldFile
 
 
-async def note_held(house: SessionRegistry, masker: Masker, session: SessionId, files: Iterable[HeldFile]) -> None:
-    """Keep what was set aside with its session, whose channels tell it; where that cannot be done, the call goes on all the same."""
+async def note_held(registry: SessionRegistry, masker: Masker, session: SessionId, files: Iterable[HeldFile]) -> None:
+    """Record what was set aside in the session's log, which its channels show; if that fails, the call continues anyway."""
     masked = [HeldFile.model_validate(masker.mask_json(file.model_dump(mode="json"))) for file in files]
     try:
-        # Whoever waits for the command must not wait for ever for an owner that is stopped; the note is kept for it.
+        # The caller must not wait forever for an owner that is stopped; the note stays in the inbox for it.
         with suppress(Undecided):
-            await house.send(session, RecordProgress(by=SYSTEM, events=(held_noted(masked, house.clock.now()),)))
+            await registry.send(session, RecordProgress(by=SYSTEM, events=(held_noted(masked, registry.clock.now()),)))
     except (CurtainwallError, OSError) as fault:
-        told = ", ".join(f"`{file.path}`" for file in masked)
-        _LOG.warning("session `%s` set aside %s, which could not be written down: %s", session, told, fault)
+        paths = ", ".join(f"`{file.path}`" for file in masked)
+        _LOG.warning("session `%s` set aside %s, which could not be written down: %s", session, paths, fault)
 
 
 def still_held(store: Stores, rows: Iterable[SessionRow] | None = None) -> Iterator[HeldEntry]:
-    """Yield what is still set aside, of these sessions or of all; in a workspace of its own nothing ever is."""
-    for row in store.index.sessions(SessionQuery(limit=_MANY)) if rows is None else rows:
+    """Yield what is still set aside, of these sessions or of all; nothing is ever set aside in a session's own workspace."""
+    for row in store.index.sessions(SessionQuery(limit=_NO_LIMIT)) if rows is None else rows:
         if row.own_workspace:
             continue
         for entry in store.log.read(session_stream(row.session)):
@@ -69,18 +69,18 @@ def still_held(store: Stores, rows: Iterable[SessionRow] | None = None) -> Itera
 
 
 def restore(store: Stores, path: str) -> tuple[HeldFile, str | None]:
-    """Put back what was set aside last at a path, named by its own name or by the one it has now; raise `NotFound`, `CommandRefused`."""
-    named = os.path.join(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path))
-    fitting = [found for found in still_held(store) if named in (found.file.path, found.file.aside)]
-    if not fitting:
+    """Put back the file last set aside at a path, given its original or its current name; raise `NotFound` or `CommandRefused`."""
+    real_path = os.path.join(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path))
+    matches = [entry for entry in still_held(store) if real_path in (entry.file.path, entry.file.aside)]
+    if not matches:
         raise NotFound(f"nothing is set aside at `{path}`; `curtainwall sessions held` lists what is")
-    file = max(fitting, key=lambda found: found.at).file
-    at_work = store.index.sessions(SessionQuery(status="working", limit=_MANY))
-    busy = [row.session for row in at_work if _holds(row, file.path) and not is_stopped(store, row)]
+    file = max(matches, key=lambda entry: entry.at).file
+    working = store.index.sessions(SessionQuery(status="working", limit=_NO_LIMIT))
+    busy = [row.session for row in working if _contains(row, file.path) and not is_stopped(store, row)]
     if busy:
         raise CommandRefused(f"session `{busy[0]}` works in that project now and would set it aside again; wait until it is done")
     return file, put_back(file)
 
 
-def _holds(row: SessionRow, path: str) -> bool:
+def _contains(row: SessionRow, path: str) -> bool:
     return not row.own_workspace and path.startswith(f"{row.workspace.rstrip('/')}/")

@@ -1,4 +1,4 @@
-"""Messages from people on their way into a session: secrets are masked, and the user's hooks may keep a message out or add to it."""
+"""Processes people's messages before a session gets them: masks secrets, and lets the user's hooks block a message or add to it."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,31 +20,31 @@ from curtainwall.model import (
 )
 from curtainwall.runtime import SessionRegistry
 
-_WRITTEN = ("text", "reason", "instructions", "name")
-"""Where a command holds words of people."""
+_TEXT_FIELDS = ("text", "reason", "instructions", "name")
+"""The fields of commands that hold text from people."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessages:
-    """The way in for words of people."""
+    """Masks people's text in commands, and passes messages to the hooks."""
 
-    house: SessionRegistry
+    registry: SessionRegistry
     mask: Callable[[JsonValue], JsonValue]
     hooks: Hooks
 
     def masked(self, command: AnyCommand) -> AnyCommand:
-        """Return the command with what people wrote in it masked."""
-        written = {name: getattr(command, name, None) for name in _WRITTEN}
-        masked = {name: self.mask(words) for name, words in written.items() if isinstance(words, str) and words}
+        """Return the command with secrets in people's text masked."""
+        texts = {name: getattr(command, name, None) for name in _TEXT_FIELDS}
+        masked = {name: self.mask(text) for name, text in texts.items() if isinstance(text, str) and text}
         return command.model_copy(update=masked) if masked else command
 
     async def pass_hooks(self, session: SessionId, place: Place, text: str, key: str | None = None) -> None:
-        """Tell the hooks of a message; raise `CommandRefused` if one blocks it, and add what they want the agent to know."""
+        """Run the hooks for a message; raise `CommandRefused` if one blocks it, and send the context that they add to the agent."""
         reply = await self.hooks.tell(UserPromptSubmit(prompt=text), place)
         if reply.blocked is not None:
             raise CommandRefused(f"a hook keeps this message away from the agent: {reply.blocked}")
         if reply.context:
-            note = SendMessage(by=SYSTEM, message=MessageId(self.house.mint()), text=reply.context, role="context")
-            # It is kept where nobody decides it now, and the message has to come after it all the same.
+            note = SendMessage(by=SYSTEM, message=MessageId(self.registry.mint()), text=reply.context, role="context")
+            # If nobody decides it now, it waits in the inbox, and the message must still come after it.
             with suppress(Undecided):
-                await self.house.send(session, note, None if key is None else f"{key} context")
+                await self.registry.send(session, note, None if key is None else f"{key} context")

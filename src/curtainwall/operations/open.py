@@ -1,4 +1,4 @@
-"""How sessions begin: new ones, fresh starts, and those that a channel's place leads to; each is opened once, in whichever process."""
+"""Opens sessions: new ones, resets, and those that a channel's place leads to; each is opened once, by whichever process comes first."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,35 +27,35 @@ from curtainwall.operations.sessions import Sessions
 from curtainwall.runtime import SessionRegistry
 
 
-async def begin_once(house: SessionRegistry, session: SessionId, by: Who, opening: Callable[[], OpenSession]) -> None:
-    """Open a session where nobody has, and see that it is ready.
+async def begin_once(registry: SessionRegistry, session: SessionId, by: Who, opening: Callable[[], OpenSession]) -> None:
+    """Open a session unless it is open already, and make it ready.
 
-    `Undecided` says that nothing was begun: to want it again is to want the same.
+    `Undecided` means that nothing was begun: trying again is safe.
     """
     try:
-        if house.feed.head(session_stream(session)) == 0:
-            # The keys make one command of what several processes want at once.
-            await house.send(session, opening(), "opening")
-        await house.send(session, ReadySession(by=by), "ready")
-    except Undecided as waits:
-        raise _nothing_opened(waits) from None
+        if registry.feed.head(session_stream(session)) == 0:
+            # The key makes the command idempotent if several processes send it at once.
+            await registry.send(session, opening(), "opening")
+        await registry.send(session, ReadySession(by=by), "ready")
+    except Undecided as undecided:
+        raise _nothing_opened(undecided) from None
 
 
-async def complete_opening(house: SessionRegistry, session: SessionId, by: Who) -> None:
-    """See that a session is ready that was opened before: where a process ended in the middle of that, whoever comes next completes it."""
+async def complete_opening(registry: SessionRegistry, session: SessionId, by: Who) -> None:
+    """Make a session ready that was opened before: if a process ended in the middle of opening it, the next one completes it."""
     try:
-        await house.send(session, ReadySession(by=by))
-    except Undecided as waits:
-        raise _nothing_opened(waits) from None
+        await registry.send(session, ReadySession(by=by))
+    except Undecided as undecided:
+        raise _nothing_opened(undecided) from None
 
 
-def _nothing_opened(waits: Undecided) -> Undecided:
-    return Undecided(waits.session, waits.owner, "nothing was begun, so try again when it goes on or has ended")
+def _nothing_opened(undecided: Undecided) -> Undecided:
+    return Undecided(undecided.session, undecided.owner, "nothing was begun, so try again when it goes on or has ended")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """What a new session should be; what is left out is the user's configuration."""
+    """The settings of a new session; what is left out comes from the user's configuration."""
 
     model: str
     workspace: Path | None = None
@@ -69,48 +69,48 @@ class SessionSpec:
     job: str = ""
     hook: str = ""
     channel: str = ""
-    """Where its people talk; left out, where whoever opens it does."""
+    """The channel where its people talk; if empty, the channel of the person who opens it."""
 
 
-async def open_new(sessions: Sessions, wanted: SessionSpec, by: Who, session: SessionId | None = None) -> SessionId:
-    """Open a session; without a directory, it gets a workspace of its own.
+async def open_new(sessions: Sessions, spec: SessionSpec, by: Who, session: SessionId | None = None) -> SessionId:
+    """Open a session; without a directory, it gets its own workspace.
 
-    One whose id was promised before, to a place that leads there, is opened under it, once, whoever is quicker.
+    If a place already leads to an id, pass that id: the session is opened once, even if several processes try.
     """
-    session = session or SessionId(sessions.house.mint())
-    await begin_once(sessions.house, session, by, partial(_opening, sessions, wanted, by, session))
+    session = session or SessionId(sessions.registry.mint())
+    await begin_once(sessions.registry, session, by, partial(_opening, sessions, spec, by, session))
     return session
 
 
-def _opening(sessions: Sessions, wanted: SessionSpec, by: Who, session: SessionId) -> OpenSession:
+def _opening(sessions: Sessions, spec: SessionSpec, by: Who, session: SessionId) -> OpenSession:
     place = sessions.home.session(session)
     place.prepare()
-    is_own = wanted.workspace is None
-    workspace = sessions.workspace_at(place.workspace if wanted.workspace is None else wanted.workspace, own=is_own)
+    is_own = spec.workspace is None
+    workspace = sessions.workspace_at(place.workspace if spec.workspace is None else spec.workspace, own=is_own)
     return OpenSession(
         by=by,
         session=session,
-        name=wanted.name or (f"session {session[:6]}" if is_own else Path(workspace.path).name),
-        agent=wanted.agent,
-        model=wanted.model,
+        name=spec.name or (f"session {session[:6]}" if is_own else Path(workspace.path).name),
+        agent=spec.agent,
+        model=spec.model,
         workspace=workspace,
-        mode=wanted.mode,
-        limits=wanted.limits or sessions.terms().limits,
-        policy=sessions.terms().rules.of(team=wanted.team, job=wanted.job, hook=wanted.hook).policy.version,
-        routes=tuple(dict.fromkeys((*wanted.routes, *sessions.terms().targets))),
-        labels=wanted.labels,
-        team=wanted.team,
-        job=wanted.job,
-        hook=wanted.hook,
-        channel=wanted.channel,
+        mode=spec.mode,
+        limits=spec.limits or sessions.terms().limits,
+        policy=sessions.terms().rules.of(team=spec.team, job=spec.job, hook=spec.hook).policy.version,
+        routes=tuple(dict.fromkeys((*spec.routes, *sessions.terms().targets))),
+        labels=spec.labels,
+        team=spec.team,
+        job=spec.job,
+        hook=spec.hook,
+        channel=spec.channel,
     )
 
 
 async def reset(sessions: Sessions, old: SessionId, by: Who, name: str = "") -> SessionId:
-    """Open a session in the workspace of another, linked to it. What was granted there stays there; its labels come along."""
+    """Open a session in the workspace of another, linked to it. It inherits labels but not grants."""
     state = sessions.state(old)
     assert state.opened is not None
-    session = SessionId(sessions.house.mint())
+    session = SessionId(sessions.registry.mint())
     sessions.home.session(session).prepare()
     opening = OpenSession(
         by=by,
@@ -133,52 +133,52 @@ async def reset(sessions: Sessions, old: SessionId, by: Who, name: str = "") -> 
     return session
 
 
-async def open_with_history(sessions: Sessions, opening: OpenSession, inherits: InheritHistory) -> None:
-    """Open a session with its past.
+async def open_with_history(sessions: Sessions, opening: OpenSession, history: InheritHistory) -> None:
+    """Open a session with its history.
 
-    INVARIANT: all of it is one commit. One that a crash left without its past would be completed without it by whoever comes next.
+    INVARIANT: this is one commit. If a crash left a session without its history, the next process would complete it without.
     """
-    commands = (opening, inherits, ReadySession(by=opening.by))
-    async with sessions.house.hold(opening.session) as actor:
-        # Whatever waits when it decides is decided together.
+    commands = (opening, history, ReadySession(by=opening.by))
+    async with sessions.registry.hold(opening.session) as actor:
+        # The actor decides all waiting commands together.
         await asyncio.gather(*map(actor.submit, commands))
 
 
 def inherit_label(source: LabelSource, parent: SessionId) -> LabelSource:
-    """Return a label as it comes over from another session, with where it was first set."""
+    """Return a label as inherited from another session, with its origin there."""
     where = source.origin or (f"call {source.call}" if source.call else "")
     return LabelSource(label=source.label, origin=f"session {parent}{f': {where}' if where else ''}")
 
 
 SpecAt = Callable[[Route], SessionSpec]
-"""Says what a session should be that is opened at a place."""
+"""Returns the settings for a session that is opened at a place."""
 
 Attend = Callable[[SessionId], None]
 
 
 class ChannelPlaces:
-    """The places of every channel in this process."""
+    """The places of every channel in this process, such as chat rooms, and the sessions that they lead to."""
 
-    def __init__(self, sessions: Sessions, attend: Attend, wanted_at: SpecAt) -> None:
+    def __init__(self, sessions: Sessions, attend: Attend, spec_at: SpecAt) -> None:
         self._sessions = sessions
         self._attend = attend
-        self._wanted_at = wanted_at
+        self._spec_at = spec_at
 
     def session_at(self, place: Route) -> SessionId | None:
         """Return the session that a place leads to."""
         return self._sessions.store.index.session_at(place)
 
-    async def lead(self, place: Route, by: Who, called: str = "") -> SessionId:
-        """Return the session that a place leads to, opened first where there is none, and let its agent work here.
+    async def open_at(self, place: Route, by: Who, called: str = "") -> SessionId:
+        """Return the session that a place leads to, opening one if there is none, and run its agent here.
 
-        One that is opened is called so, or after the place.
+        A new session is named `called`, or after the place.
         """
         session = self.session_at(place)
         if session is None or self._is_closed(session):
-            session = await self._sessions.house.bind(place, SessionId(self._sessions.house.mint()), by, instead_of=session)
-        # Whoever bound it may have ended before opening it; opening twice is opening once.
-        wanted = self._wanted_at(place)
-        await open_new(self._sessions, replace(wanted, name=called) if called else wanted, by, session)
+            session = await self._sessions.registry.bind(place, SessionId(self._sessions.registry.mint()), by, instead_of=session)
+        # The process that bound it may have ended before opening it; opening it again does nothing.
+        spec = self._spec_at(place)
+        await open_new(self._sessions, replace(spec, name=called) if called else spec, by, session)
         self._attend(session)
         return session
 
@@ -187,20 +187,20 @@ class ChannelPlaces:
         return bool(rows) and rows[0].status == "closed"
 
     async def move(self, place: Route, session: SessionId, by: Who, instead_of: SessionId | None) -> SessionId:
-        """Let a place lead to another session, show that one's asks there, and return the session that it leads to now."""
+        """Make a place lead to another session, show that session's asks there, and return the session that it leads to now."""
         undecided: Undecided | None = None
         try:
-            await self._sessions.house.send(session, AddRoute(by=by, route=place))
-        except Undecided as waits:
-            # Where a place leads is the house's to say; that session's asks are shown there as soon as its owner decides.
-            undecided = waits
-        led = await self._sessions.house.bind(place, session, by, instead_of=instead_of)
-        self._attend(led)
+            await self._sessions.registry.send(session, AddRoute(by=by, route=place))
+        except Undecided as error:
+            # The home decides where a place leads; that session's asks are shown there as soon as its owner decides.
+            undecided = error
+        current = await self._sessions.registry.bind(place, session, by, instead_of=instead_of)
+        self._attend(current)
         if undecided is not None:
-            meanwhile = "this place leads there all the same, and what is written here counts as soon as it does"
-            raise Undecided(undecided.session, undecided.owner, meanwhile)
-        return led
+            note = "this place leads there all the same, and what is written here counts as soon as it does"
+            raise Undecided(undecided.session, undecided.owner, note)
+        return current
 
     def may_control(self, who: Who) -> bool:
-        """Tell whether someone may answer asks and use control words, by the rules that are in force now."""
+        """Tell whether someone may answer asks and use control words, by the rules in force now."""
         return self._sessions.terms().rules.may_control(who)

@@ -1,4 +1,4 @@
-"""Sessions taken away for good: the log first, then what lies in the session's directory."""
+"""Deletes sessions: first the log, then the files in the session's directory."""
 
 import asyncio
 import os
@@ -15,38 +15,38 @@ from curtainwall.runtime import Stores
 from curtainwall.session import lift
 from curtainwall.store import LOSS, RESCUE, SqliteStore
 
-_LET_GO_SECONDS = 6.0
-"""A process that has nothing to do in a session any more lets go of it sooner than this."""
+_RELEASE_SECONDS = 6.0
+"""A process that is done with a session releases it sooner than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What became of one session; without a reason against it, it is gone."""
+    """The outcome for one session; it was deleted unless `why_not` says why not."""
 
     session: SessionId
     why_not: str | None
     about: str = ""
     aside: Path | None = None
-    """Where its workspace lies now, where that may belong to a session whose log is lost."""
+    """Where its workspace is now, if it may belong to a session whose log is lost."""
 
 
 async def remove_sessions(sessions: Sessions, rows: Sequence[SessionRow], by: Who) -> list[Removal]:
-    """Delete sessions one by one; one that is in use or has open approvals stays, and the others go all the same."""
-    until = asyncio.get_running_loop().time() + _LET_GO_SECONDS
+    """Delete sessions one by one; keep those that are in use or have open approvals."""
+    deadline = asyncio.get_running_loop().time() + _RELEASE_SECONDS
     files = _Files(sessions.store, sessions.home)
-    done = [await _remove(sessions, row, by, until, files) for row in rows]
-    if any(removal.why_not is None for removal in done) and isinstance(sessions.store, SqliteStore):
+    removals = [await _remove(sessions, row, by, deadline, files) for row in rows]
+    if any(removal.why_not is None for removal in removals) and isinstance(sessions.store, SqliteStore):
         sessions.store.collect_blobs()
-    return done
+    return removals
 
 
-async def _remove(sessions: Sessions, row: SessionRow, by: Who, until: float, files: "_Files") -> Removal:
+async def _remove(sessions: Sessions, row: SessionRow, by: Who, deadline: float, files: "_Files") -> Removal:
     while True:
         try:
-            await sessions.house.delete(row.session, by)
+            await sessions.registry.delete(row.session, by)
             break
         except (CommandRefused, TryLater) as refusal:
-            if isinstance(refusal, CommandRefused) or asyncio.get_running_loop().time() > until:
+            if isinstance(refusal, CommandRefused) or asyncio.get_running_loop().time() > deadline:
                 return Removal(row.session, str(refusal), row.name)
             await asyncio.sleep(0.1)
     _, aside = files.remove(row.session)
@@ -54,30 +54,32 @@ async def _remove(sessions: Sessions, row: SessionRow, by: Who, until: float, fi
 
 
 def remove_rest(store: Stores, home: Home) -> list[Removal]:
-    """Remove the files of sessions whose deletion was cut off behind their logs, and tell whose there were."""
+    """Remove the files of sessions whose deletion was interrupted after their logs, and return those sessions."""
     if not isinstance(store, SqliteStore):
         return []
     files = _Files(store, home)
     gone = [session for session in store.deleted() if store.log.head(session_stream(session)) == 0]
-    return [Removal(session, None, aside=aside) for session in gone for found, aside in (files.remove(session),) if found]
+    return [Removal(session, None, aside=aside) for session in gone for existed, aside in (files.remove(session),) if existed]
 
 
 class _Files:
-    """What lies in the directories of sessions that are deleted."""
+    """The files of deleted sessions."""
 
     def __init__(self, store: Stores, home: Home) -> None:
         self._store = store
         self._home = home
-        # INVARIANT: where sessions were lost, nobody can tell in whose workspace they worked, and none is deleted.
+        # INVARIANT: if sessions were lost, we cannot tell which workspaces they used, so we delete none.
         notes = (lift(entry) for entry in store.log.read(HOUSE) if entry.kind == ExtensionNoted.__name__)
         self._were_lost = any(isinstance(event, ExtensionNoted) and event.extension in (RESCUE, LOSS) for event in notes)
 
     def remove(self, session: SessionId) -> tuple[bool, Path | None]:
-        """Remove what lies in a session's directory, but for a workspace that another one works in, or may have worked in.
+        """Remove a session's directory, except for a workspace that another session uses or may have used.
 
-        Tell whether there was anything, and where such a workspace was put aside.
+        Return whether there was anything, and where such a workspace was moved.
         """
         remove_tree(self._home.root / "run" / session)
+        if isinstance(self._store, SqliteStore) and self._store.snapshots is not None:
+            self._store.snapshots.remove(session_stream(session))
         place = self._home.session(session)
         if not place.root.exists():
             return False, None
@@ -85,7 +87,7 @@ class _Files:
             aside = self._put_aside(place.workspace, session) if self._were_lost else None
             remove_tree(place.root)
             return True, aside
-        # A session that was reset left its workspace to the next one.
+        # A reset session leaves its workspace to the next one.
         left = [path for path in place.root.iterdir() if path != place.workspace]
         for path in left:
             remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
@@ -101,23 +103,23 @@ class _Files:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory, however deep, also where an agent took the rights away from its own files; links are removed, not followed.
+    """Remove a directory of any depth, even if an agent removed the permissions of its files; links are removed, not followed.
 
-    Somebody else may be removing the same: what is gone is as it should be.
+    Another process may be removing the same directory, so missing files are fine.
     """
     if path.is_symlink() or not path.is_dir():
         return
     with suppress(FileNotFoundError):
-        _open_up(str(path))
-        while below := _without_files(str(path)):
-            for directory in below:
+        _make_accessible(str(path))
+        while directories := _remove_files(str(path)):
+            for directory in directories:
                 with suppress(FileNotFoundError):
-                    _lift(directory, str(path))
+                    _flatten(directory, str(path))
         path.rmdir()
 
 
-def _without_files(directory: str) -> list[str]:
-    """Remove what is no directory from one, and return the directories in it."""
+def _remove_files(directory: str) -> list[str]:
+    """Remove everything but directories from a directory, and return those."""
     with os.scandir(directory) as entries:
         kinds = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for path, is_directory in kinds:
@@ -127,17 +129,17 @@ def _without_files(directory: str) -> list[str]:
     return [path for path, is_directory in kinds if is_directory]
 
 
-def _lift(directory: str, top: str) -> None:
-    """Move the directories of a directory up to the top, so that no path ever gets too long, and remove it."""
-    _open_up(directory)
-    for inner in _without_files(directory):
+def _flatten(directory: str, top: str) -> None:
+    """Move a directory's subdirectories to the top, so that no path gets too long, and remove it."""
+    _make_accessible(directory)
+    for inner in _remove_files(directory):
         with suppress(FileNotFoundError):
-            _open_up(inner)
+            _make_accessible(inner)
             os.rename(inner, f"{top}/{secrets.token_hex(16)}")
     os.rmdir(directory)
 
 
-def _open_up(directory: str) -> None:
+def _make_accessible(directory: str) -> None:
     opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.chmod(f"/proc/self/fd/{opened}", 0o700)

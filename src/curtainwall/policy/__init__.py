@@ -1,4 +1,4 @@
-"""Rules in, verdict and explanation out: Cedar's rules, the config's lists, protected paths and labels. No I/O, no clock."""
+"""Rules in, verdict and explanation out: Cedar rules, the config's lists, protected paths and labels. No I/O, no clock."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The one spelling of each kind of entity: what a rule or a list spells otherwise would never match."""
+"""The canonical spelling of each kind of entity; a rule or list that spells one differently would never match."""
 
 import re
 from collections.abc import Callable
@@ -12,11 +12,11 @@ _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _SERVER = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _TOOL = re.compile(r"[A-Za-z0-9_./-]{1,128}")
-_LONGEST_HOST = 253
+_MAX_HOST_LENGTH = 253
 
-# An IPv6 address in one of these is an IPv4 address in other words, and facts call it by that.
+# An IPv6 address in one of these carries an IPv4 address, and facts use that one.
 _CARRIERS = tuple(IPv6Network(text) for text in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "2002::/16"))
-_THEMSELVES = (IPv6Address("::"), IPv6Address("::1"))
+_NOT_CARRIERS = (IPv6Address("::"), IPv6Address("::1"))
 _UNROUTED = (
     *(IPv4Network(text) for text in ("0.0.0.0/8", "169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "224.0.0.0/3")),
     *(IPv6Network(text) for text in ("fe80::/10", "ff00::/8", "fd00:ec2::/32")),
@@ -24,12 +24,12 @@ _UNROUTED = (
 
 
 def is_sound(text: str) -> bool:
-    """Tell whether a text is whole Unicode, without half characters and NUL."""
+    """Tell whether a text is valid Unicode, without lone surrogates and NUL."""
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def is_path(text: str) -> bool:
-    """Tell whether a text is an absolute path in its one spelling."""
+    """Tell whether a text is a canonical absolute path."""
     if text == "/":
         return True
     parts = text.split("/")
@@ -42,12 +42,12 @@ def is_address(host: str) -> bool:
 
 
 def is_host(text: str) -> bool:
-    """Tell whether a text is a host name or an address in its one spelling."""
+    """Tell whether a text is a canonical host name or address."""
     if ":" in text:
         return _is_ipv6(text)
     if is_address(text):
         return _is_ipv4(text)
-    return len(text) <= _LONGEST_HOST and all(_LABEL.fullmatch(label) for label in text.split("."))
+    return len(text) <= _MAX_HOST_LENGTH and all(_LABEL.fullmatch(label) for label in text.split("."))
 
 
 def host_parents(host: str) -> tuple[str, ...]:
@@ -55,11 +55,11 @@ def host_parents(host: str) -> tuple[str, ...]:
     if is_address(host):
         return ()
     labels = host.split(".")
-    return tuple(".".join(labels[at:]) for at in range(1, len(labels)))
+    return tuple(".".join(labels[start:]) for start in range(1, len(labels)))
 
 
 def guessed_scope(host: str) -> str:
-    """Return the scope of a host about which facts said nothing: addresses and local names are never taken for public."""
+    """Return the scope of a host without facts: addresses and local names never count as public."""
     if is_address(host):
         address = IPv6Address(host) if ":" in host else IPv4Address(host)
         return "forbidden" if any(address in network for network in _UNROUTED if network.version == address.version) else "private"
@@ -73,19 +73,19 @@ def guessed_scope(host: str) -> str:
 
 def split_remote(text: str) -> tuple[str, tuple[str, ...]] | None:
     """Return host and path parts of a canonical remote such as `host/owner/repo`, or None; the host may carry a port."""
-    place, *parts = text.split("/")
-    host = remote_host(place)
+    authority, *parts = text.split("/")
+    host = remote_host(authority)
     if not host or not parts or not is_sound(text) or any(part in ("", ".", "..") or part != part.strip() for part in parts):
         return None
     return host, tuple(parts)
 
 
 def remote_host(place: str) -> str | None:
-    """Return the host of `host`, `host:port`, `[ipv6]` or `[ipv6]:port`, or None where that is not its one spelling."""
-    found = re.fullmatch(r"(?:\[([0-9a-f:]+)\]|([^:\[\]]+))(?::([1-9][0-9]{0,4}))?", place)
-    if found is None:
+    """Return the host of `host`, `host:port`, `[ipv6]` or `[ipv6]:port`, or None if that is not canonical."""
+    match = re.fullmatch(r"(?:\[([0-9a-f:]+)\]|([^:\[\]]+))(?::([1-9][0-9]{0,4}))?", place)
+    if match is None:
         return None
-    host = found[1] or found[2]
+    host = match[1] or match[2]
     return host if is_host(host) else None
 
 
@@ -101,7 +101,7 @@ def _is_ipv6(text: str) -> bool:
         address = IPv6Address(text)
     except AddressValueError:
         return False
-    carried = address not in _THEMSELVES and any(address in network for network in _CARRIERS)
+    carried = address not in _NOT_CARRIERS and any(address in network for network in _CARRIERS)
     return str(address) == text and not carried and "%" not in text
 
 
@@ -113,9 +113,11 @@ def _host_fault(text: str) -> str | None:
     if is_host(text):
         return None
     if "*" in text:
-        meant = text.removeprefix("*.")
+        domain = text.removeprefix("*.")
         return (
-            f'a host covers its subdomains: write `resource in Host::"{meant}"`' if is_host(meant) else "a rule has no wildcards; use `in`"
+            f'a host covers its subdomains: write `resource in Host::"{domain}"`'
+            if is_host(domain)
+            else "a rule has no wildcards; use `in`"
         )
     plain = text.lower().rstrip(".")
     if plain != text and is_host(plain):
@@ -124,9 +126,9 @@ def _host_fault(text: str) -> str | None:
 
 
 def _remote_fault(text: str) -> str | None:
-    known = split_remote(text)
-    if known is not None and not text.endswith(".git"):
-        return f"write `{text.lower()}`" if known[0] in FORGES and text != text.lower() else None
+    split = split_remote(text)
+    if split is not None and not text.endswith(".git"):
+        return f"write `{text.lower()}`" if split[0] in FORGES and text != text.lower() else None
     if is_host(text):
         return f'write `resource in Host::"{text}"` for every remote of a host'
     return "write `host/owner/repo` or `host/owner`, without scheme, user and `.git`"
@@ -160,5 +162,5 @@ _FAULTS: dict[str, Callable[[str], str | None]] = {
 
 
 def fault_of(kind: str, text: str) -> str | None:
-    """Return what to write instead of this id of an entity of that type, or None where it is its own canonical form."""
+    """Return what to write instead of this entity id, or None if it is canonical."""
     return _FAULTS.get(kind, _name_fault)(text)

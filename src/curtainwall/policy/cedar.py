@@ -1,4 +1,4 @@
-"""The one door to Cedar: parsed rules in, answers out, and every way of failing is an answer too."""
+"""The only module that calls Cedar: it parses rules and answers questions, and every failure is an answer too."""
 
 import json
 import re
@@ -13,13 +13,13 @@ from curtainwall.model import Broken, Role
 LABEL = "label"
 """The action that label rules are about."""
 
-# Strings and comments whole, so that nothing in them counts; then what ends, nests or joins.
+# Whole strings and comments, so that nothing in them counts; then the tokens that end, nest or join.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n\r]*|[;()\[\]{}]|&&|\|\||\bif\b|[-+*.!]', re.DOTALL)
 _OPENING = ("(", "[", "{")
 _CLOSING = (")", "]", "}")
-_DEEPEST = 64
-_LONGEST = 600
-_MOST_LEVELS = 900
+_MAX_NESTING = 64
+_MAX_TOKENS = 600
+_MAX_DEPTH = 900
 _ACTIONS = frozenset({LABEL, *(role.value for role in Role)})
 
 Expr = Mapping[str, object]
@@ -31,7 +31,7 @@ Uid = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class WrittenRule:
-    """One rule as it stands in its file, comments included, the line where it begins, and as Cedar reads it."""
+    """One rule: its text in the file with comments, the expression that Cedar reads, and the line where it begins."""
 
     text: str
     expr: Expr
@@ -40,7 +40,7 @@ class WrittenRule:
 
 @dataclass(frozen=True, slots=True)
 class CedarQuestion:
-    """Who wants to do what to what, among which entities."""
+    """A request: principal, action and resource, and the entities around them."""
 
     principal: Uid
     action: str
@@ -50,7 +50,7 @@ class CedarQuestion:
 
 @dataclass(frozen=True, slots=True)
 class CedarReply:
-    """What Cedar said: whether it allowed, the rules that decided, and whether anything went wrong on the way."""
+    """Cedar's answer: whether it allowed the request, the rules that decided, and whether anything failed."""
 
     allowed: bool
     rules: tuple[str, ...]
@@ -61,7 +61,7 @@ FAILED = CedarReply(allowed=False, rules=(), failed=True)
 
 
 class Grammar:
-    """The schema, parsed once. Without one nothing is judged."""
+    """The parsed schema, without which nothing can be judged."""
 
     __slots__ = ("schema",)
 
@@ -72,7 +72,7 @@ class Grammar:
             raise Broken(f"the policy schema does not load: {error}; restore the one that ships") from None
 
     def entities(self, text: str) -> cedarpy.Entities:
-        """Return entities that fit the schema, from JSON; raise ValueError for others."""
+        """Parse entities from JSON; raise ValueError if they do not fit the schema."""
         return cedarpy.Entities.from_json_str(text, self.schema)  # pyright: ignore[reportUnknownMemberType] - cedarpy leaves dicts open
 
     def faults(self, text: str) -> Iterable[tuple[str, str]]:
@@ -85,7 +85,7 @@ class Grammar:
 
 
 class RuleSet:
-    """Rules that are parsed once and asked often, for each action those alone that could hold for it."""
+    """Rules that are parsed once per action, and only those that could apply to it."""
 
     __slots__ = ("_grammar", "_policies", "_rules")
 
@@ -95,7 +95,7 @@ class RuleSet:
         self._policies: dict[str, cedarpy.PolicySet] = {}
 
     def ask(self, question: CedarQuestion, context: Mapping[str, object]) -> CedarReply:
-        """Return what the rules say; an error of any kind is a failure, never an allow."""
+        """Return the answer of the rules; an error of any kind is a failure, never an allow."""
         request = {
             "principal": {"type": question.principal[0], "id": question.principal[1]},
             "action": {"type": "Action", "id": question.action},
@@ -107,39 +107,39 @@ class RuleSet:
             result = cedarpy.is_authorized(request, policies, question.entities, self._grammar.schema)  # pyright: ignore[reportUnknownMemberType] - as above
         except (ValueError, TypeError):
             return FAILED
-        # INVARIANT: Cedar skips a rule that errs, and a skipped forbid does not forbid. So one error spoils the whole answer.
+        # INVARIANT: Cedar skips a rule with an error, and a skipped forbid does not forbid. So one error makes the whole answer a failure.
         if result.diagnostics.errors or result.decision is cedarpy.Decision.NoDecision:
             return FAILED
         names = cast("dict[str, str]", result.diagnostics.id_annotations_by_reason)
         return CedarReply(allowed=result.allowed, rules=tuple(names.values()))
 
     def _for(self, action: str) -> cedarpy.PolicySet:
-        """Parse the rules that could hold for an action, when it first comes up."""
+        """Parse the rules that could apply to an action, when it is first asked about."""
         rules = "\n".join(rule.text for rule in self._rules if concerns(rule.expr, action))
         return self._policies.setdefault(action, cedarpy.PolicySet.from_str(rules))
 
 
 def parse_rules(source: str, text: str) -> tuple[WrittenRule, ...]:
-    """Return the rules of a file, in the order they stand there."""
+    """Return the rules of a file in their order."""
     if _is_too_deep(text):
         raise Broken(f"`{source}` holds a rule that is nested too deeply or goes on too long; make several of it")
     try:
-        whole = cast("dict[str, dict[str, Expr]]", json.loads(cedarpy.policies_to_json_str(text)))
+        parsed = cast("dict[str, dict[str, Expr]]", json.loads(cedarpy.policies_to_json_str(text)))
     except RecursionError:
         raise Broken(f"`{source}` holds a rule that is nested too deeply; make several of it") from None
     except ValueError as error:
-        raise Broken(f"`{source}`, line {_first_bad(text)}, is no Cedar: {error}; correct the file or take it away") from None
-    if _levels_of(whole) > _MOST_LEVELS:
+        raise Broken(f"`{source}`, line {_first_bad_line(text)}, is no Cedar: {error}; correct the file or take it away") from None
+    if _depth_of(parsed) > _MAX_DEPTH:
         raise Broken(f"`{source}` holds a rule that is nested too deeply; make several of it")
-    if whole["templates"]:
+    if parsed["templates"]:
         raise Broken(f"`{source}` holds a template (`?principal` or `?resource`), which would never apply; name what you mean")
-    # Cedar numbers the rules of a file and hands them back unsorted.
-    numbered = sorted(whole["staticPolicies"].items(), key=lambda item: int(item[0].removeprefix("policy")))
+    # Cedar numbers the rules of a file and returns them unsorted.
+    numbered = sorted(parsed["staticPolicies"].items(), key=lambda item: int(item[0].removeprefix("policy")))
     return tuple(WrittenRule(piece, expr, line) for (piece, line), (_, expr) in zip(_pieces(text), numbered, strict=True))
 
 
-def _first_bad(text: str) -> int:
-    """Return the line of the first rule that Cedar cannot read; its own words do not tell."""
+def _first_bad_line(text: str) -> int:
+    """Return the line of the first rule that Cedar cannot read; its own message does not say."""
     end = 0
     for piece, line in _pieces(text):
         end = text.index(piece, end) + len(piece)
@@ -152,10 +152,10 @@ def _first_bad(text: str) -> int:
 
 
 def _is_too_deep(text: str) -> bool:
-    """Tell whether Cedar's parser, which recurses without a limit of its own, could run out of stack."""
+    """Tell whether Cedar's parser, which recurses without a limit, could run out of stack."""
     levels, total = [0], 0
-    for found in _TOKEN.finditer(text):
-        piece = found[0]
+    for token in _TOKEN.finditer(text):
+        piece = token[0]
         if piece == ";":
             levels, total = [0], 0
         elif piece in _CLOSING:
@@ -165,44 +165,44 @@ def _is_too_deep(text: str) -> bool:
             total += 1
             if piece in _OPENING:
                 levels.append(0)
-        if len(levels) > _DEEPEST or total > _LONGEST:
+        if len(levels) > _MAX_NESTING or total > _MAX_TOKENS:
             return True
     return False
 
 
-def _levels_of(value: object) -> int:
-    """Count how deep a parsed rule is, without going as deep; how deep one may go differs between versions of Python."""
+def _depth_of(value: object) -> int:
+    """Return the nesting depth of a parsed rule, without recursion, whose limit differs between versions of Python."""
     level: list[object] = [value]
-    many = 0
+    depth = 0
     while level:
-        many += 1
-        level = [inner for held in level for inner in _held_by(held)]
-    return many
+        depth += 1
+        level = [inner for parent in level for inner in _children(parent)]
+    return depth
 
 
-def _held_by(value: object) -> Iterable[object]:
+def _children(value: object) -> Iterable[object]:
     if isinstance(value, dict):
         return cast("dict[str, object]", value).values()
     return cast("list[object]", value) if isinstance(value, list) else ()
 
 
 def _pieces(text: str) -> Iterable[tuple[str, int]]:
-    """Yield each rule's own text and its line: a semicolon outside of strings and comments ends one, and stands nowhere else."""
+    """Yield each rule's text and its line: a semicolon outside strings and comments always ends a rule."""
     start, line = 0, 1
-    for found in _TOKEN.finditer(text):
-        if found[0] == ";":
-            piece = text[start : found.end()]
-            first = len(piece) - len(piece.lstrip())
-            yield piece.strip(), line + piece.count("\n", 0, first)
+    for token in _TOKEN.finditer(text):
+        if token[0] == ";":
+            piece = text[start : token.end()]
+            indent = len(piece) - len(piece.lstrip())
+            yield piece.strip(), line + piece.count("\n", 0, indent)
             line += piece.count("\n")
-            start = found.end()
+            start = token.end()
 
 
 def concerns(rule: Expr, action: str) -> bool:
-    """Tell whether a rule's head leaves room for an action; a group of actions is taken to hold every action."""
+    """Tell whether a rule's head allows for an action; a group of actions is assumed to contain every action."""
     head = cast("dict[str, object]", rule["action"])
     if head["op"] == "All":
         return True
-    named = [head["entity"]] if "entity" in head else cast("list[object]", head["entities"])
-    ids = {cast("dict[str, str]", entity)["id"] for entity in named}
+    entities = [head["entity"]] if "entity" in head else cast("list[object]", head["entities"])
+    ids = {cast("dict[str, str]", entity)["id"] for entity in entities}
     return action in ids or any(group not in _ACTIONS for group in ids)

@@ -1,4 +1,4 @@
-"""Claude Code's permission lists as Cedar rules: what cannot be said exactly is said more strictly, and reported."""
+"""Translates Claude Code's permission lists into Cedar rules; what has no exact counterpart becomes stricter, and is reported."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from curtainwall.model import Broken
 from curtainwall.policy.canonical import fault_of, is_host, is_path, is_sound
 
 WILDCARD = None
-"""Stands in a pattern for any text, the empty one included."""
+"""In a pattern: any text, including none."""
 
 Pattern = Sequence[str | None]
 
@@ -19,18 +19,18 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def literal(text: str) -> str:
-    """Return a string literal that means exactly this text; half characters have no literal and raise ValueError."""
+    """Return a string literal for exactly this text; raise ValueError for a lone surrogate, which has none."""
     return f'"{_escaped(text)}"'
 
 
 def pattern(parts: Pattern) -> str:
-    """Return a `like` pattern: texts mean themselves, a star in one included; wildcards stand between them."""
-    # An escape holds no star, so every star that is left is one of the text's own.
+    """Return a `like` pattern; the texts match literally, even a star in them."""
+    # An escape never contains a star, so every star that is left comes from the text.
     return '"' + "".join("*" if part is None else _escaped(part).replace("*", r"\*") for part in parts) + '"'
 
 
 def any_of(conditions: Sequence[str]) -> str:
-    """Return the disjunction of conditions as a balanced tree, so that a long list does not nest deeply; of none it is false."""
+    """Return the disjunction of conditions as a balanced tree, so that a long list does not nest deeply; false if there are none."""
     if len(conditions) < 2:
         return conditions[0] if conditions else "false"
     middle = len(conditions) // 2
@@ -48,14 +48,14 @@ def _code(letter: str) -> str:
 
 
 _DOUBLE = "**"
-_MOST_DOUBLES = 3
+_MAX_DOUBLES = 3
 _NOTHING = "false"
 _ALL = "true"
 
 
 @dataclass(frozen=True, slots=True)
 class PatternCondition:
-    """A pattern twice: `narrow` holds for nothing beyond it and is for allowing, `wide` for all of it and is for refusing."""
+    """Two conditions for a pattern: `narrow` matches nothing beyond it, for allowing; `wide` matches all of it, for refusing."""
 
     narrow: str
     wide: str
@@ -63,7 +63,7 @@ class PatternCondition:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether there is nothing that could safely be allowed."""
+        """Tell whether nothing could safely be allowed."""
         return self.narrow == _NOTHING
 
 
@@ -71,38 +71,38 @@ EVERYTHING = PatternCondition(_ALL, _ALL)
 
 
 def unreadable(why: str) -> PatternCondition:
-    """Return the reach of what cannot be understood: it allows nothing and refuses everything."""
+    """Return the condition of a pattern that we cannot understand: it allows nothing and refuses everything."""
     return PatternCondition(_NOTHING, _ALL, why)
 
 
 def command_condition(text: str) -> PatternCondition:
-    """Return what `Bash(text)` reaches: `git *` and `git:*` are `git` with or without arguments, other stars are any text."""
+    """Return the condition of `Bash(text)`: `git *` and `git:*` are `git` with or without arguments, other stars are any text."""
     pattern_text = text.strip()
     if pattern_text == "*":
         return EVERYTHING
     if "\\" in pattern_text:
         parts = [part for piece in re.split(r"\\.?|\*", pattern_text) for part in (piece, WILDCARD)][:-1]
         return PatternCondition(_NOTHING, f"resource.text like {pattern(parts)}", "a backslash has no exact counterpart")
-    found = re.fullmatch(r"(.*?)(?::\*| \*)", pattern_text, re.DOTALL)
-    if found is None:
+    match = re.fullmatch(r"(.*?)(?::\*| \*)", pattern_text, re.DOTALL)
+    if match is None:
         parts = _starred(pattern_text)
-        same = f"resource.text == {literal(pattern_text)}" if len(parts) == 1 else f"resource.text like {pattern(parts)}"
-        return PatternCondition(same, same)
-    start = _starred(found[1])
-    exactly = f"resource.text == {literal(found[1])}" if len(start) == 1 else f"resource.text like {pattern(start)}"
+        condition = f"resource.text == {literal(pattern_text)}" if len(parts) == 1 else f"resource.text like {pattern(parts)}"
+        return PatternCondition(condition, condition)
+    start = _starred(match[1])
+    exactly = f"resource.text == {literal(match[1])}" if len(start) == 1 else f"resource.text like {pattern(start)}"
     narrow = any_of([exactly, f"resource.text like {pattern([*start, ' ', WILDCARD])}"])
     wide = [
         narrow,
         f"resource.text like {pattern([*start, chr(9), WILDCARD])}",
         f"resource.text like {pattern([*start, chr(10), WILDCARD])}",
     ]
-    if re.fullmatch(r"[A-Za-z0-9_.+/-]+", found[1]):
-        wide.append(f"resource in Program::{literal(found[1])}")
+    if re.fullmatch(r"[A-Za-z0-9_.+/-]+", match[1]):
+        wide.append(f"resource in Program::{literal(match[1])}")
     return PatternCondition(narrow, any_of(wide))
 
 
 def host_condition(text: str) -> PatternCondition:
-    """Return what `WebFetch(text)` reaches: `domain:example.com`, `domain:*.example.com`."""
+    """Return the condition of `WebFetch(text)`, such as `domain:example.com` or `domain:*.example.com`."""
     if text == "*":
         return EVERYTHING
     name = text.removeprefix("domain:").strip().lower().removesuffix(".")
@@ -119,7 +119,7 @@ def host_condition(text: str) -> PatternCondition:
 
 
 def path_condition(text: str, workspace: str, home: str) -> PatternCondition:
-    """Return what `Read(text)` or `Edit(text)` reaches, by gitignore's rules; `//x` is absolute, `/x` and `x` start in the workspace."""
+    """Return the condition of `Read(text)` or `Edit(text)` by gitignore's rules; `//x` is absolute, `/x` and `x` start in the workspace."""
     root = workspace.rstrip("/")
     if text in ("*", _DOUBLE):
         return PatternCondition(
@@ -155,14 +155,14 @@ def _starred(text: str) -> list[str | None]:
 
 
 def _below(root: str, text: str, *, anchored: bool) -> PatternCondition:
-    """Return the reach of a gitignore pattern below a root; the root `""` is `/`."""
+    """Return the condition of a gitignore pattern below a root; the root `""` is `/`."""
     plain = re.sub(r"\[[^\]]*\]?|\?|\\.?", "*", text)
     segments = [segment for segment in plain.split("/") if segment not in ("", ".")]
     if ".." in segments:
         return unreadable("`..` in a pattern has no certain meaning")
     if not anchored:
         segments.insert(0, _DOUBLE)
-    segments = [segment for at, segment in enumerate(segments) if segment != _DOUBLE or at == 0 or segments[at - 1] != _DOUBLE]
+    segments = [segment for index, segment in enumerate(segments) if segment != _DOUBLE or index == 0 or segments[index - 1] != _DOUBLE]
     wide = _wide(root, segments)
     if plain != text:
         return PatternCondition(_NOTHING, wide, "`?`, `[…]` and backslashes have no exact counterpart")
@@ -171,7 +171,7 @@ def _below(root: str, text: str, *, anchored: bool) -> PatternCondition:
 
 
 def _narrow(root: str, segments: list[str]) -> str:
-    """Return a condition that holds for nothing beyond the pattern. Cedar's star crosses slashes, so it must stand where that is right."""
+    """Return a condition that matches nothing beyond the pattern. Cedar's star crosses slashes, so use it only where that is right."""
     rest = "/".join(segments)
     inner = rest.removeprefix("**/").removesuffix("/**")
     if "*" not in inner:
@@ -189,42 +189,42 @@ def _narrow(root: str, segments: list[str]) -> str:
 def _narrow_plain(root: str, inner: str, *, floats: bool, inside: bool) -> str:
     place = f"{root}/{inner}".rstrip("/") or "/"
     entity = f"Path::{literal(place)}"
-    found = [f"(resource in {entity} && resource != {entity})" if inside else f"resource in {entity}"]
+    conditions = [f"(resource in {entity} && resource != {entity})" if inside else f"resource in {entity}"]
     if floats:
-        found.append(f"resource.text like {pattern([f'{root}/', WILDCARD, f'/{inner}/', WILDCARD])}")
+        conditions.append(f"resource.text like {pattern([f'{root}/', WILDCARD, f'/{inner}/', WILDCARD])}")
         if not inside:
-            found.append(f"resource.text like {pattern([f'{root}/', WILDCARD, f'/{inner}'])}")
-    return any_of(found)
+            conditions.append(f"resource.text like {pattern([f'{root}/', WILDCARD, f'/{inner}'])}")
+    return any_of(conditions)
 
 
 def _wide(root: str, segments: list[str]) -> str:
-    """Return a condition that holds for all of the pattern: each `**/` may be empty, and what is matched may be a directory."""
-    if segments.count(_DOUBLE) > _MOST_DOUBLES:
+    """Return a condition that matches all of the pattern: each `**/` may be empty, and a match may be a directory."""
+    if segments.count(_DOUBLE) > _MAX_DOUBLES:
         return _ALL
     forms: list[list[str]] = [[]]
     for segment in segments:
-        kept = [[*form, segment] for form in forms]
-        forms = [*forms, *kept] if segment == _DOUBLE else kept
-    found: list[str] = []
+        extended = [[*form, segment] for form in forms]
+        forms = [*forms, *extended] if segment == _DOUBLE else extended
+    conditions: list[str] = []
     for form in forms:
         parts = _starred_below(root, "/".join(form)) if form else [root]
-        found += [f"resource.text like {pattern(parts)}", f"resource.text like {pattern([*parts, '/', WILDCARD])}"]
-    return any_of(list(dict.fromkeys(found)))
+        conditions += [f"resource.text like {pattern(parts)}", f"resource.text like {pattern([*parts, '/', WILDCARD])}"]
+    return any_of(list(dict.fromkeys(conditions)))
 
 
 def _starred_below(root: str, rest: str) -> list[str | None]:
-    # The root's own letters mean themselves, stars included.
+    # The characters of the root match literally, even stars.
     parts = _starred(f"/{rest}")
     return [root + str(parts[0]), *parts[1:]]
 
 
-Listed = Literal["allow", "ask", "deny"]
+ListName = Literal["allow", "ask", "deny"]
 
 _ENTRY = re.compile(r"([A-Za-z_][A-Za-z0-9_.*-]*)(?:\((.*)\))?", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _RELATIVE = re.compile(r"\w+\((?!//|~|!)")
 _IMPORT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-# The shell names its directory as read, and an entry for `Bash` decides about its commands.
+# The shell reports its directory as read; an entry for `Bash` decides about its commands.
 _IN_SHELL = 'context.tool == "shell.run"'
 _NATIVE = any_of([f"resource in Server::{literal(name)}" for name in ("filesystem", "fetch", "git", "shell", "session")])
 _PROGRAMS = (
@@ -232,8 +232,8 @@ _PROGRAMS = (
     "`find -exec`); it does not hold for a copy or link of it under another name, nor for what another program runs by itself, such as "
     "`python -c`, `make` or a script"
 )
-_LONGEST_TITLE = 80
-_MOST_SPELT = 3
+_MAX_TITLE = 80
+_MAX_SPELT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class ImportedRules:
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """Tools of Claude Code that mean one thing here: the roles that an allow opens, and those that an ask or deny closes."""
+    """Tools of Claude Code that map to the same roles: those that an allow opens, and those that an ask or deny closes."""
 
     name: str
     opened: tuple[str, ...]
@@ -270,18 +270,18 @@ _FAMILIES = {
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One entry of a list, understood as far as it can be."""
+    """One parsed entry of a list."""
 
-    listed: Listed
+    listed: ListName
     text: str
     family: _Family
     reach: PatternCondition
 
 
 def import_permissions(settings: JsonValue, *, workspace: str, home: str = "", name: str = "claude") -> ImportedRules:
-    """Return rules that are never looser than Claude Code's `permissions`; raise `Broken` where they cannot be read at all.
+    """Return rules that are never looser than Claude Code's `permissions`; raise `Broken` if they cannot be read at all.
 
-    The name is what their ids begin with, so that several imports can stand side by side.
+    The ids of the rules begin with `name`, so that several imports can exist side by side.
     """
     if not is_path(workspace) or (home and not is_path(home)):
         raise Broken("workspace and home must be whole canonical paths")
@@ -291,7 +291,7 @@ def import_permissions(settings: JsonValue, *, workspace: str, home: str = "", n
     entries: list[_Entry] = []
     for listed, texts in lists.items():
         for text in texts:
-            entry = _understood(listed, text, lambda told: path_condition(told, workspace, home))
+            entry = _parse_entry(listed, text, lambda argument: path_condition(argument, workspace, home))
             entries.append(entry)
             notes.extend(_notes_on(entry))
     if any(entry.family in (_READS, _EDITS) and _RELATIVE.match(entry.text.strip()) for entry in entries):
@@ -303,45 +303,45 @@ def import_permissions(settings: JsonValue, *, workspace: str, home: str = "", n
     return ImportedRules("\n".join([*_rules(entries, name), *_remainder(entries, name)]), tuple(dict.fromkeys(notes)))
 
 
-def _lists(settings: JsonValue) -> tuple[dict[Listed, list[str]], list[str]]:
+def _lists(settings: JsonValue) -> tuple[dict[ListName, list[str]], list[str]]:
     if not isinstance(settings, dict):
         raise Broken("Claude Code settings are a JSON object; give the whole file or its `permissions`")
     permissions = settings.get("permissions", settings)
     if not isinstance(permissions, dict):
         raise Broken("`permissions` must be a JSON object with `allow`, `ask` and `deny`")
-    lists: dict[Listed, list[str]] = {}
+    lists: dict[ListName, list[str]] = {}
     for name in ("allow", "ask", "deny"):
-        given = permissions.get(name, [])
-        if not isinstance(given, list) or not all(isinstance(text, str) and is_sound(text) for text in given):
+        texts = permissions.get(name, [])
+        if not isinstance(texts, list) or not all(isinstance(text, str) and is_sound(text) for text in texts):
             raise Broken(f"`permissions.{name}` must be a list of strings")
-        lists[name] = cast("list[str]", given)
-    known = {"allow", "ask", "deny", "permissions"}
-    ignored = sorted(name for name in permissions if name not in known)
+        lists[name] = cast("list[str]", texts)
+    imported_keys = {"allow", "ask", "deny", "permissions"}
+    ignored = sorted(name for name in permissions if name not in imported_keys)
     return lists, [
         f"`{name}` is not imported; modes and directories are set in our own config" for name in ignored if permissions is not settings
     ]
 
 
-def _understood(listed: Listed, text: str, path: Callable[[str], PatternCondition]) -> _Entry:
-    found = _ENTRY.fullmatch(text.strip())
+def _parse_entry(listed: ListName, text: str, path: Callable[[str], PatternCondition]) -> _Entry:
+    match = _ENTRY.fullmatch(text.strip())
     if text.strip() == "*":
         return _Entry(listed, text, _TOOLS, unreadable("a star for every tool does nothing in today's Claude Code"))
-    if found is None:
-        return _garbled(listed, text)
-    name, argument = found[1], found[2] or ""
+    if match is None:
+        return _malformed_entry(listed, text)
+    name, argument = match[1], match[2] or ""
     if name.startswith("mcp__"):
         return _Entry(listed, text, _TOOLS, _tool_condition(name, argument))
     family = _FAMILIES.get(name)
     readers = {_COMMANDS: command_condition, _READS: path, _EDITS: path, _FETCHES: host_condition}
-    if family is not None and found[2] is not None and not argument.strip():
-        return _garbled(listed, text)
+    if family is not None and match[2] is not None and not argument.strip():
+        return _malformed_entry(listed, text)
     if family is not None:
-        return _Entry(listed, text, family, EVERYTHING if found[2] is None else readers[family](argument))
+        return _Entry(listed, text, family, EVERYTHING if match[2] is None else readers[family](argument))
     return _Entry(listed, text, _TOOLS, _foreign_condition(name))
 
 
-def _garbled(listed: Listed, text: str) -> _Entry:
-    """Return an entry with something wrong in it; as a deny it closes all that its tool does, where at least the tool can be told."""
+def _malformed_entry(listed: ListName, text: str) -> _Entry:
+    """Return the entry for a malformed text; as a deny it closes everything its tool does, if we can at least tell the tool."""
     name = _NAME.match(text.strip())
     if name is None and listed != "allow":
         raise Broken(f"`{text}` in `permissions.{listed}` cannot be read, so nobody knows what it should refuse; correct it")
@@ -367,10 +367,10 @@ def _tool_condition(name: str, argument: str) -> PatternCondition:
 
 
 def _any_spelling(server: str, tool: str) -> str:
-    """Return a condition for every tool that Claude Code calls so: it writes `_` for each letter that is no letter, digit, `_` or `-`."""
+    """Return a condition for every tool that Claude Code spells this way: it writes `_` for all but letters, digits, `_` and `-`."""
     head, *rest = tool.split("_")
     spellings = [f"{server}.{head}"]
-    if len(rest) > _MOST_SPELT:
+    if len(rest) > _MAX_SPELT:
         parts = [part for piece in rest for part in (WILDCARD, piece)]
         return f"resource.text like {pattern([spellings[0], *parts])}"
     for piece in rest:
@@ -395,9 +395,9 @@ def _notes_on(entry: _Entry) -> Iterator[str]:
 
 
 def _limits_of(entry: _Entry) -> Iterator[str]:
-    """Yield what an entry that closes commands does not catch, though somebody might expect it to."""
-    found = _ENTRY.fullmatch(entry.text.strip())
-    program, _, rest = (found[2] or "" if found else "").strip().partition(" ")
+    """Yield what an entry that closes commands does not catch, although a reader might expect it to."""
+    match = _ENTRY.fullmatch(entry.text.strip())
+    program, _, rest = (match[2] or "" if match else "").strip().partition(" ")
     if rest.strip("* "):
         yield f"{entry.listed} `{entry.text}` goes by the words as written: with other options, or in another order, it is not caught"
     if "/" in program.rstrip(":*"):
@@ -408,14 +408,14 @@ def _rules(entries: list[_Entry], name: str) -> Iterator[str]:
     for number, entry in enumerate(entries, start=1):
         head = f'@id("{name}-{entry.listed}-{number}") @title({literal(_title(entry))}) @reason("imported from Claude Code")'
         if entry.listed == "allow" and not entry.reach.is_empty:
-            yield f"{head}\npermit (principal, {_actions(entry.family.opened)}, resource)\nwhen {{ {_opened(entry)} }};\n"
+            yield f"{head}\npermit (principal, {_actions(entry.family.opened)}, resource)\nwhen {{ {_allow_condition(entry)} }};\n"
         elif entry.listed != "allow":
             unless = "" if entry.listed == "deny" else "\nunless { context.approved }"
             yield f"{head}\nforbid (principal, {_actions(entry.family.closed)}, resource)\nwhen {{ {entry.reach.wide} }}{unless};\n"
 
 
 def _remainder(entries: list[_Entry], name: str) -> Iterator[str]:
-    """Yield what holds for all that no entry names: it asks; and a command that cannot be parsed is taken for what is refused."""
+    """Yield the rules for everything that no entry names, which asks; a command that cannot be parsed counts as a listed one."""
     for listed, unless in (("deny", ""), ("ask", "\nunless { context.approved }")):
         if any(entry.listed == listed and entry.family is _COMMANDS for entry in entries):
             head = f'@id("{name}-{listed}-unparsed") @title("Commands that cannot be parsed may hide what a list names")'
@@ -423,21 +423,21 @@ def _remainder(entries: list[_Entry], name: str) -> Iterator[str]:
     opened: Mapping[_Family, list[str]] = {family: [] for family in (_COMMANDS, _READS, _EDITS, _FETCHES, _TOOLS)}
     for entry in entries:
         if entry.listed == "allow" and not entry.reach.is_empty:
-            opened[entry.family].append(_opened(entry))
+            opened[entry.family].append(_allow_condition(entry))
     for family, conditions in opened.items():
         if family is _READS and not any(entry.family is _READS and entry.listed == "allow" for entry in entries):
             continue
-        beside = {_TOOLS: [_NATIVE], _READS: [_IN_SHELL]}.get(family, [])
-        yield _asking(f"{name}-unlisted-{family.name}", family.opened, any_of([*conditions, *beside]))
-    yield _asking(f"{name}-unlisted-delete", ("delete-path",), "false")
+        extra = {_TOOLS: [_NATIVE], _READS: [_IN_SHELL]}.get(family, [])
+        yield _asking_rule(f"{name}-unlisted-{family.name}", family.opened, any_of([*conditions, *extra]))
+    yield _asking_rule(f"{name}-unlisted-delete", ("delete-path",), "false")
 
 
-def _asking(name: str, roles: tuple[str, ...], reached: str) -> str:
+def _asking_rule(name: str, roles: tuple[str, ...], reached: str) -> str:
     head = f'@id("{name}") @title("What the allow list does not name asks") @reason("imported from Claude Code")'
     return f"{head}\nforbid (principal, {_actions(roles)}, resource)\nunless {{ context.approved || {reached} }};\n"
 
 
-def _opened(entry: _Entry) -> str:
+def _allow_condition(entry: _Entry) -> str:
     return f"({entry.family.guard} && {entry.reach.narrow})" if entry.family.guard else f"({entry.reach.narrow})"
 
 
@@ -446,5 +446,5 @@ def _actions(roles: tuple[str, ...]) -> str:
 
 
 def _title(entry: _Entry) -> str:
-    cut = entry.text if len(entry.text) <= _LONGEST_TITLE else f"{entry.text[:_LONGEST_TITLE]}…"
+    cut = entry.text if len(entry.text) <= _MAX_TITLE else f"{entry.text[:_MAX_TITLE]}…"
     return f"{entry.listed} {cut}"

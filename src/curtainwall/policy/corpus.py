@@ -1,4 +1,4 @@
-"""Expected verdicts as data: JSON lines in, what came out differently out. Whoever judges is an argument."""
+"""Policy tests as data: JSON lines with expected verdicts in, differences out. The judge is an argument."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from curtainwall.policy.protection import Protection
 from curtainwall.policy.rules import RuleSource, shipped
 
 
-class GivenSession(Frozen):
+class TrialSession(Frozen):
     """The session that a trial is judged in."""
 
     workspace: str = "/w"
@@ -42,7 +42,7 @@ class GivenSession(Frozen):
     team: str = ""
 
 
-class GivenLists(Frozen):
+class TrialLists(Frozen):
     """The config lists of a trial."""
 
     hosts: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class GivenLists(Frozen):
     teams: tuple[str, ...] = ()
 
 
-class GivenPaths(Frozen):
+class TrialPaths(Frozen):
     """The protected paths of a trial."""
 
     never: tuple[str, ...] = ()
@@ -59,15 +59,15 @@ class GivenPaths(Frozen):
     free: tuple[str, ...] = ()
 
 
-class GivenCall(Frozen):
-    """What an agent asked for, as it wrote it; someone who knows the tools turns it into resources."""
+class TrialCall(Frozen):
+    """A call as an agent wrote it; code that knows the tools turns it into resources."""
 
     tool: str
     arguments: Mapping[str, JsonValue]
 
 
 class Expected(Frozen):
-    """What must come out; rules and labels are compared as sets, and only where they are given."""
+    """The expected outcome; rules and labels are compared as sets, and only if they are given."""
 
     effect: Effect
     because: tuple[RuleId, ...] | None = None
@@ -75,44 +75,44 @@ class Expected(Frozen):
 
 
 class Trial(Frozen):
-    """One line of a corpus: rules beside the shipped ones, a session, a call or its resources, and the expected verdict."""
+    """One line of a corpus: rules besides the shipped ones, a session, a call or its resources, and the expected verdict."""
 
     name: str = ""
     rules: str = ""
-    lists: GivenLists = GivenLists()
-    protected: GivenPaths = GivenPaths()
-    session: GivenSession = GivenSession()
+    lists: TrialLists = TrialLists()
+    protected: TrialPaths = TrialPaths()
+    session: TrialSession = TrialSession()
     kind: SubjectKind = SubjectKind.TOOL_CALL
     tool: str = "test.tool"
     effect: ToolEffect = ToolEffect.INSPECT
     resources: tuple[Resource, ...] = ()
-    call: GivenCall | None = None
+    call: TrialCall | None = None
     expect: Expected
 
     @property
     def facts(self) -> SessionFacts:
-        """Return the session as policy knows it."""
-        given = self.session
-        workspace = Workspace(path=given.workspace, own=given.own)
-        return SessionFacts("trial", given.agent, workspace, given.mode, given.channel, frozenset(given.labels), given.team)
+        """Return the session's facts."""
+        session = self.session
+        workspace = Workspace(path=session.workspace, own=session.own)
+        return SessionFacts("trial", session.agent, workspace, session.mode, session.channel, frozenset(session.labels), session.team)
 
     @property
     def subject(self) -> Subject:
-        """Return the subject that the given resources make; a tool call names its tool among them by itself."""
-        itself = {
+        """Return the subject with the given resources; for a tool call, the tool is added to them."""
+        tool_resource = {
             "role": Role.USE_TOOL,
             "value": self.tool,
             "facts": {"kind": "tool", "server": self.tool.partition(".")[0], "effect": self.effect},
         }
-        named = self.kind is not SubjectKind.TOOL_CALL or any(resource.role is Role.USE_TOOL for resource in self.resources)
-        resources = self.resources if named else (Resource.model_validate(itself), *self.resources)
+        is_complete = self.kind is not SubjectKind.TOOL_CALL or any(resource.role is Role.USE_TOOL for resource in self.resources)
+        resources = self.resources if is_complete else (Resource.model_validate(tool_resource), *self.resources)
         digest = subject_digest(self.kind, self.tool, {}, resources)
         return Subject(kind=self.kind, tool=self.tool, effect=self.effect, raw={}, canonical={}, resources=resources, digest=digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came out for a trial; None where labels were not looked at."""
+    """The outcome of a trial; `labels` is None if they were not determined."""
 
     verdict: Verdict
     labels: tuple[Label, ...] | None = None
@@ -120,7 +120,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A trial, what came out, and in words what differs; no word means that it passed."""
+    """A trial, its outcome, and a sentence for each difference; none means that it passed."""
 
     trial: Trial
     judged: Judged | None
@@ -128,7 +128,7 @@ class Result:
 
 
 def read_corpus(text: str) -> tuple[Trial, ...]:
-    """Return the trials of a corpus; raise `Broken` with the line that cannot be read. Empty lines and `#` lines say nothing."""
+    """Return the trials of a corpus; raise `Broken` with the line that cannot be read. Empty lines and `#` lines are skipped."""
     trials: list[Trial] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -142,7 +142,7 @@ def read_corpus(text: str) -> tuple[Trial, ...]:
 
 
 def run_corpus(trials: Iterable[Trial], judge_trial: Callable[[Trial], Judged]) -> tuple[Result, ...]:
-    """Return what came out for every trial; a policy that does not load is a fault of its trial, not the end of the run."""
+    """Return the result of every trial; a policy that does not load fails its trial and does not end the run."""
     results: list[Result] = []
     for trial in trials:
         try:
@@ -155,14 +155,14 @@ def run_corpus(trials: Iterable[Trial], judge_trial: Callable[[Trial], Judged]) 
 
 
 def judge_trial(trial: Trial, sources: Sequence[RuleSource] | None = None) -> Judged:
-    """Judge a trial that gives its resources, under the given rule files (those that ship) and its own rules, lists and paths."""
+    """Judge a trial that gives its resources, with these rule files (by default the shipped ones) and its own rules, lists and paths."""
     if trial.call is not None:
         raise Broken("this trial gives a call; whoever knows the tools must judge it")
-    given = [*(shipped() if sources is None else sources)]
+    rule_sources = [*(shipped() if sources is None else sources)]
     if trial.rules:
-        given.append(RuleSource("rules", trial.rules, user=True))
+        rule_sources.append(RuleSource("rules", trial.rules, user=True))
     lists = Lists(trial.lists.hosts, trial.lists.remotes, trial.lists.push_remotes, trial.lists.teams)
-    policy = load(given, lists=lists, protection=Protection(trial.protected.never, trial.protected.readonly, trial.protected.free))
+    policy = load(rule_sources, lists=lists, protection=Protection(trial.protected.never, trial.protected.readonly, trial.protected.free))
     labels = labels_of(policy, trial.subject, trial.facts)
     return Judged(judge(policy, trial.subject, trial.facts), tuple(label for label, _ in labels))
 
@@ -184,5 +184,5 @@ def _words(error: ValidationError) -> str:
     place, words = explain_invalid(error)
     if not place:
         return f"it {words}"
-    known = ", ".join(f"`{name}`" for name in Trial.model_fields) if len(place) == 1 and words == "is not known here" else ""
-    return f"`{'.'.join(map(str, place))}` {words}{f'; a trial has {known}' if known else ''}"
+    fields = ", ".join(f"`{name}`" for name in Trial.model_fields) if len(place) == 1 and words == "is not known here" else ""
+    return f"`{'.'.join(map(str, place))}` {words}{f'; a trial has {fields}' if fields else ''}"

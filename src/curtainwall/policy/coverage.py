@@ -1,4 +1,4 @@
-"""What a rule names, spelt exactly, and what it covers besides: other names of a command, and everything beneath a directory."""
+"""Finds what a rule names, and what it covers beyond that: other names of a command, and everything beneath a directory."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -37,16 +37,16 @@ def entities_in(rule: Expr) -> Iterator[Uid]:
 
 
 def misspelt(rule: Expr) -> Iterator[str]:
-    """Yield a sentence for each name or word in a rule that nothing is ever called by."""
+    """Yield a sentence for each name or word in a rule that can never match anything."""
     for kind, name in entities_in(rule):
         fault = None if kind == "Action" else fault_of(kind, name)
         if fault is not None:
             yield f'`{kind}::"{name}"` would never match; {fault}'
     for node in _nodes(rule):
         for attribute, word in _compared(node):
-            known = _WORDS.get(attribute)
-            if known is not None and word not in known:
-                yield f"`{attribute}` is never `{word}`; it is one of {', '.join(f'`{other}`' for other in sorted(known))}"
+            allowed = _WORDS.get(attribute)
+            if allowed is not None and word not in allowed:
+                yield f"`{attribute}` is never `{word}`; it is one of {', '.join(f'`{other}`' for other in sorted(allowed))}"
 
 
 def labels_awaited(rule: Expr) -> frozenset[str]:
@@ -55,7 +55,7 @@ def labels_awaited(rule: Expr) -> frozenset[str]:
 
 
 def texts_in(rule: Expr) -> Iterator[str]:
-    """Yield every text that a rule compares a resource's `text` with; of a pattern, one text that it matches."""
+    """Yield every text that a rule compares a resource's `text` with; for a pattern, one text that it matches."""
     for node in _nodes(rule):
         yield from (word for attribute, word in _compared(node) if attribute == "text")
         like = cast("dict[str, object]", node.get("like") or {})
@@ -65,16 +65,16 @@ def texts_in(rule: Expr) -> Iterator[str]:
 
 
 def needs(rule: Expr) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the labels that must be in force, and the modes of which the session must be in one, for a rule to hold at all."""
+    """Return the labels that must be in force, and the modes the session must be in one of, for a rule to apply at all."""
     labels: dict[str, None] = {}
     modes: dict[str, None] = {}
     conditions = cast("list[dict[str, object]]", rule.get("conditions", []))
-    waiting = [condition["body"] for condition in conditions if condition["kind"] == "when"]
-    while waiting:
-        node = cast("dict[str, object]", waiting.pop())
-        # What stands in an alternative or under a `not` need not hold.
+    pending = [condition["body"] for condition in conditions if condition["kind"] == "when"]
+    while pending:
+        node = cast("dict[str, object]", pending.pop())
+        # What is in an alternative or under a `not` need not be true.
         if "&&" in node:
-            waiting.extend(cast("dict[str, object]", node["&&"]).values())
+            pending.extend(cast("dict[str, object]", node["&&"]).values())
         elif node.keys() & {"contains", "containsAll"}:
             labels |= dict.fromkeys(word for name, word in _compared(node) if name == "labels")
         elif "==" in node:
@@ -83,13 +83,13 @@ def needs(rule: Expr) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _compared(node: dict[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield attribute and word of each comparison that this node makes, whichever side they stand on."""
+    """Yield attribute and word of each comparison in this node, on either side."""
     for op in ("==", "!=", "contains", "containsAny", "containsAll"):
         args = node.get(op)
         if isinstance(args, dict):
             sides = cast("dict[str, object]", args)
-            for one, other in (("left", "right"), ("right", "left")):
-                attribute = _attribute(sides.get(one))
+            for side, other in (("left", "right"), ("right", "left")):
+                attribute = _attribute(sides.get(side))
                 if attribute is not None:
                     yield from ((attribute, word) for word in _words(sides.get(other)))
 
@@ -112,21 +112,21 @@ def _words(expr: object) -> Iterator[str]:
 
 
 def _nodes(rule: Expr) -> Iterator[dict[str, object]]:
-    waiting: list[object] = [{name: part for name, part in rule.items() if name != "annotations"}]
-    while waiting:
-        node = waiting.pop()
+    pending: list[object] = [{name: part for name, part in rule.items() if name != "annotations"}]
+    while pending:
+        node = pending.pop()
         if isinstance(node, dict):
             inner = cast("dict[str, object]", node)
             yield inner
-            waiting.extend(inner.values())
+            pending.extend(inner.values())
         elif isinstance(node, list):
-            waiting.extend(cast("list[object]", node))
+            pending.extend(cast("list[object]", node))
 
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_.+@-]+")
-# What a shell takes out of a word before it looks for a program of that name.
-_VANISHING: Final = re.compile(r"\\\n|[\\'\"]|\$[@*]")
-_NAMING: Final = frozenset({"Program", "Command"})
+# What a shell removes from a word before it looks for a program with that name.
+_REMOVED_BY_SHELL: Final = re.compile(r"\\\n|[\\'\"]|\$[@*]")
+_NAME_TYPES: Final = frozenset({"Program", "Command"})
 
 
 def named_programs(rules: Iterable[Expr]) -> frozenset[str]:
@@ -135,10 +135,10 @@ def named_programs(rules: Iterable[Expr]) -> frozenset[str]:
 
 
 def aliases_of_command(entity: Entity, resource: Resource, named: frozenset[str]) -> Entity | None:
-    """Return a command as the rules that forbid by name have to see it as well, or None where that is no different.
+    """Return the second form in which rules that forbid by name have to see a command, or None if it is the same.
 
-    A program that is called by a path is also known by its last part. A command that cannot be parsed may run whatever it mentions, so
-    it counts as running each program among those `named`.
+    A program that is called by its path is also known by the last part of it. A command that cannot be parsed may run anything it mentions,
+    so it counts as running every mentioned program that is among `named`.
     """
     if not isinstance(resource.facts, CommandFacts):
         return None
@@ -156,39 +156,42 @@ def aliases_of_command(entity: Entity, resource: Resource, named: frozenset[str]
 
 
 def forbids_by_name(rule: Expr) -> bool:
-    """Tell whether a rule is a forbid that holds for commands of certain names alone, and not for all except some.
+    """Tell whether a rule is a forbid that applies only to commands with certain names, and not to all except some.
 
-    INVARIANT: a rule that forbids everything but what it names must not see other names. `/opt/run` is not `run` to it.
+    INVARIANT: a rule that forbids everything except what it names must not see other names. To it, `/opt/run` is not `run`.
     """
     if rule["effect"] != "forbid":
         return False
-    if any(kind in _NAMING for kind, _ in entities_in({"resource": rule["resource"]})):
+    if any(kind in _NAME_TYPES for kind, _ in entities_in({"resource": rule["resource"]})):
         return True
     conditions = [(condition["kind"] == "when", condition["body"]) for condition in cast("list[Expr]", rule["conditions"])]
-    return any(_nameless(body, wanted=wanted) is not wanted and _nameless(body, wanted=wanted) is not None for wanted, body in conditions)
+    return any(
+        _value_without_names(body, wanted=wanted) is not wanted and _value_without_names(body, wanted=wanted) is not None
+        for wanted, body in conditions
+    )
 
 
 def _mentioned(text: str) -> set[str]:
-    return {word for spelling in (text, _VANISHING.sub("", text)) for word in _WORD.findall(spelling)}
+    return {word for spelling in (text, _REMOVED_BY_SHELL.sub("", text)) for word in _WORD.findall(spelling)}
 
 
-def _nameless(expr: object, *, wanted: bool) -> bool | None:
-    """Return what an expression is for a command that has none of the names which would make it what is wanted; None if that is open."""
+def _value_without_names(expr: object, *, wanted: bool) -> bool | None:
+    """Evaluate an expression for a command that has none of the names which would make it equal `wanted`; None if that is undecided."""
     ((op, args),) = cast("dict[str, object]", expr).items()
     inner = cast("dict[str, object]", args) if isinstance(args, dict) else {}
     match op:
         case "&&" | "||":
             deciding = op == "||"
-            sides = (_nameless(inner["left"], wanted=wanted), _nameless(inner["right"], wanted=wanted))
+            sides = (_value_without_names(inner["left"], wanted=wanted), _value_without_names(inner["right"], wanted=wanted))
             if deciding in sides:
                 return deciding
             return None if None in sides else not deciding
         case "!":
-            return _opposite(_nameless(inner["arg"], wanted=not wanted))
+            return _negate(_value_without_names(inner["arg"], wanted=not wanted))
         case "!=":
-            return _opposite(_nameless({"==": inner}, wanted=not wanted))
+            return _negate(_value_without_names({"==": inner}, wanted=not wanted))
         case "if-then-else":
-            then, other = (_nameless(inner[branch], wanted=wanted) for branch in ("then", "else"))
+            then, other = (_value_without_names(inner[branch], wanted=wanted) for branch in ("then", "else"))
             return then if then is other else None
         case "Value":
             return args if isinstance(args, bool) else None
@@ -196,43 +199,43 @@ def _nameless(expr: object, *, wanted: bool) -> bool | None:
             return False if wanted and _is_about_names(expr) else None
 
 
-def _opposite(value: bool | None) -> bool | None:
+def _negate(value: bool | None) -> bool | None:
     return None if value is None else not value
 
 
 def _is_about_names(expr: object) -> bool:
-    """Tell whether an expression looks at a command's text, or names a command or a program."""
-    waiting = [expr]
-    while waiting:
-        node = waiting.pop()
+    """Tell whether an expression reads a command's text, or names a command or a program."""
+    pending = [expr]
+    while pending:
+        node = pending.pop()
         if isinstance(node, dict):
             inner = cast("dict[str, object]", node)
-            if inner.get("attr") == "text" or (inner.get("type") in _NAMING and "id" in inner):
+            if inner.get("attr") == "text" or (inner.get("type") in _NAME_TYPES and "id" in inner):
                 return True
-            waiting.extend(inner.values())
+            pending.extend(inner.values())
         elif isinstance(node, list):
-            waiting.extend(cast("list[object]", node))
+            pending.extend(cast("list[object]", node))
     return False
 
 
 def named_paths(rules: Iterable[Expr]) -> tuple[str, ...]:
     """Return the paths that rules name, and for each pattern one path that it matches."""
-    found = {path for rule in rules for path in _paths_in(rule) if is_path(path)}
-    return tuple(sorted(found))
+    paths = {path for rule in rules for path in _paths_in(rule) if is_path(path)}
+    return tuple(sorted(paths))
 
 
 def paths_beneath(resource: Resource, tool: str, named: tuple[str, ...]) -> tuple[str, ...]:
-    """Return which of these paths a call affects because they are in a directory that it affects as a whole."""
+    """Return which of these paths a call affects because it affects a whole directory above them."""
     if not _is_whole(resource, tool):
         return ()
     return tuple(path for path in named if path != resource.value and is_beneath(path, resource.value))
 
 
 def _is_whole(resource: Resource, tool: str) -> bool:
-    """Tell whether a resource stands for everything beneath it.
+    """Tell whether a resource includes everything beneath it.
 
-    INVARIANT: reading a tree is not denied because of one file in it; the tools that show contents leave such a file out. Git's own
-    tools look at each file before they write it.
+    INVARIANT: reading a tree is not denied because of one file in it; the tools that show contents leave such a file out. The git tools
+    check each file before they write it.
     """
     role = resource.role
     if role is Role.DELETE_PATH:
@@ -246,6 +249,6 @@ def _paths_in(rule: Expr) -> Iterator[str]:
     for kind, name in entities_in(rule):
         if kind == "Path":
             yield name
-            # A rule may hold for what is in a directory, and not for the directory.
+            # A rule may apply to the contents of a directory and not to the directory itself.
             yield f"{name.rstrip('/')}/_"
     yield from texts_in(rule)

@@ -1,4 +1,4 @@
-"""Sessions and a subject's resources as Cedar sees them: one entity each, with its containers as parents."""
+"""Turns sessions and a subject's resources into Cedar entities, each with its containers as parents."""
 
 import json
 from dataclasses import dataclass
@@ -39,18 +39,18 @@ class SessionFacts:
     team: str = ""
 
 
-_SENDING = frozenset({Role.FETCH_URL, Role.SEND_URL, Role.READ_REMOTE, Role.WRITE_REMOTE, Role.USE_CREDENTIAL, Role.MESSAGE_TEAM})
-_CHANGING = frozenset({Role.WRITE_PATH, Role.DELETE_PATH, Role.SEND_URL, Role.WRITE_REMOTE, Role.RUN_COMMAND, Role.MESSAGE_TEAM})
+_SENDING_ROLES = frozenset({Role.FETCH_URL, Role.SEND_URL, Role.READ_REMOTE, Role.WRITE_REMOTE, Role.USE_CREDENTIAL, Role.MESSAGE_TEAM})
+_CHANGING_ROLES = frozenset({Role.WRITE_PATH, Role.DELETE_PATH, Role.SEND_URL, Role.WRITE_REMOTE, Role.RUN_COMMAND, Role.MESSAGE_TEAM})
 _EVERY_OTHER = frozenset(Role) - {Role.USE_TOOL}
 
 
 class Unfit(ValueError):
-    """A resource that is not canonical, or lacks the facts that its role needs."""
+    """A resource is not canonical, or lacks the facts that its role needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One entity: who it is, what it is like, and in what it lies."""
+    """A Cedar entity: its id, attributes and parents."""
 
     uid: Uid
     attrs: dict[str, str | int | bool]
@@ -58,7 +58,7 @@ class Entity:
 
 
 def entity_of(resource: Resource, facts: SessionFacts, lists: Lists) -> Entity:
-    """Return the entity that a resource is; raise `Unfit` where it could be judged wrongly."""
+    """Return the entity of a resource; raise `Unfit` if it could be judged wrongly."""
     value = resource.value
     match resource.role, resource.facts:
         case Role.USE_TOOL, ToolFacts(server=server, effect=effect) if value.startswith(f"{server}.") and is_sound(value):
@@ -67,15 +67,15 @@ def entity_of(resource: Resource, facts: SessionFacts, lists: Lists) -> Entity:
             runs_later = isinstance(resource.facts, PathFacts) and resource.facts.runs_later
             return path_entity(value, facts.workspace.path, is_known_to_run_later=runs_later)
         case ((Role.FETCH_URL | Role.SEND_URL), HostFacts(host=host)) if is_host(host):
-            return _host(resource.facts, lists)
+            return _host_entity(resource.facts, lists)
         case ((Role.READ_REMOTE | Role.WRITE_REMOTE), (HostFacts() | None)):
-            return _remote(value, resource.facts, lists)
+            return _remote_entity(value, resource.facts, lists)
         case Role.RUN_COMMAND, CommandFacts(program=program, parsed=parsed) if value.strip() and is_sound(value + program):
             return Entity(("Command", value), {"text": value, "parsed": parsed}, (("Program", program),) if program else ())
         case Role.USE_CREDENTIAL, None if _is_name(value):
             return Entity(("Credential", value), {})
         case Role.MESSAGE_TEAM, None if _is_name(value):
-            return Entity(("Team", value), {}, _on(lists.of_team(value)))
+            return Entity(("Team", value), {}, _list_parents(lists.of_team(value)))
         case Role.RAISE_BUDGET, None if _is_name(value):
             return Entity(("Budget", value), {})
         case _:
@@ -83,7 +83,7 @@ def entity_of(resource: Resource, facts: SessionFacts, lists: Lists) -> Entity:
 
 
 def path_entity(path: str, workspace: str, *, is_known_to_run_later: bool = False) -> Entity:
-    """Return the entity of a canonical path; that it runs later is known by its name, or was seen on the disk."""
+    """Return the entity of a canonical path; whether it runs later follows from its name, or was seen on the disk."""
     attrs: dict[str, str | int | bool] = {
         "text": path,
         "runs_later": is_known_to_run_later or runs_later(path, workspace),
@@ -93,9 +93,9 @@ def path_entity(path: str, workspace: str, *, is_known_to_run_later: bool = Fals
 
 
 def is_judged(subject: Subject) -> bool:
-    """Tell whether another resource of the call says what the tool does: where it sends to, what it changes, which command it runs.
+    """Tell whether another resource of the call shows what the tool does: where it sends, what it changes, which command it runs.
 
-    INVARIANT: an external tool does not become harmless because the argument that says what it changes was left out.
+    INVARIANT: an external tool does not become harmless because a call omits the argument that says what it changes.
     """
     return any(resource.role in _roles_that_show(subject) for resource in subject.resources)
 
@@ -103,9 +103,9 @@ def is_judged(subject: Subject) -> bool:
 def _roles_that_show(subject: Subject) -> frozenset[Role]:
     match subject.effect:
         case ToolEffect.SEND:
-            return _SENDING
+            return _SENDING_ROLES
         case ToolEffect.MODIFY if is_external(subject.tool):
-            return _CHANGING
+            return _CHANGING_ROLES
         case ToolEffect.EXECUTE if is_external(subject.tool):
             return frozenset({Role.RUN_COMMAND})
         case _:
@@ -114,51 +114,51 @@ def _roles_that_show(subject: Subject) -> frozenset[Role]:
 
 
 def question(entity: Entity, action: str, facts: SessionFacts, grammar: Grammar) -> CedarQuestion:
-    """Return what Cedar is asked about one entity; raise ValueError where it does not fit the schema."""
-    described = {"uid": _json(entity.uid), "attrs": entity.attrs, "parents": [_json(parent) for parent in entity.parents]}
-    entities = grammar.entities(f"[{_session(facts)},{json.dumps(described)}]")
+    """Return the question to Cedar about one entity; raise ValueError if it does not fit the schema."""
+    described = {"uid": _uid_json(entity.uid), "attrs": entity.attrs, "parents": [_uid_json(parent) for parent in entity.parents]}
+    entities = grammar.entities(f"[{_session_json(facts)},{json.dumps(described)}]")
     return CedarQuestion(("Session", facts.session), action, entity.uid, entities)
 
 
 def surroundings(facts: SessionFacts, tool: str) -> dict[str, object]:
-    """Return what holds for every resource of a call."""
+    """Return the context that all resources of a call share."""
     return {"tool": tool, "mode": facts.mode.value, "channel": facts.channel, "labels": sorted(facts.labels)}
 
 
 @lru_cache(maxsize=256)
-def _session(facts: SessionFacts) -> str:
+def _session_json(facts: SessionFacts) -> str:
     if not is_path(facts.workspace.path):
         raise Unfit("the workspace is not canonical")
-    above = [("Agent", facts.agent), ("Team", facts.team)]
-    workspace = {"__entity": _json(("Path", facts.workspace.path))}
+    parents = [("Agent", facts.agent), ("Team", facts.team)]
+    workspace = {"__entity": _uid_json(("Path", facts.workspace.path))}
     described = {
-        "uid": _json(("Session", facts.session)),
+        "uid": _uid_json(("Session", facts.session)),
         "attrs": {"workspace": workspace, "own": facts.workspace.own},
-        "parents": [_json(uid) for uid in above if uid[1]],
+        "parents": [_uid_json(uid) for uid in parents if uid[1]],
     }
     return json.dumps(described)
 
 
-def _host(facts: HostFacts, lists: Lists) -> Entity:
+def _host_entity(facts: HostFacts, lists: Lists) -> Entity:
     attrs: dict[str, str | int | bool] = {"scope": facts.scope.value, "port": facts.port, "secure": facts.secure}
-    above = tuple(("Host", parent) for parent in host_parents(facts.host))
-    return Entity(("Host", facts.host), attrs, (*above, *_on(lists.of_host(facts.host, facts.port, facts.scope.value))))
+    parents = tuple(("Host", parent) for parent in host_parents(facts.host))
+    return Entity(("Host", facts.host), attrs, (*parents, *_list_parents(lists.of_host(facts.host, facts.port, facts.scope.value))))
 
 
-def _remote(value: str, facts: HostFacts | None, lists: Lists) -> Entity:
-    """Return a remote; where facts said nothing about its host, a name that looks public is taken for public and nothing else is."""
-    known = split_remote(value)
-    if known is None or (facts is not None and facts.host != known[0]):
+def _remote_entity(value: str, facts: HostFacts | None, lists: Lists) -> Entity:
+    """Return the entity of a remote; without facts about its host, only a name that looks public counts as public."""
+    split = split_remote(value)
+    if split is None or (facts is not None and facts.host != split[0]):
         raise Unfit("the remote is not canonical")
-    host, parts = known
+    host, parts = split
     scope = guessed_scope(host) if facts is None else facts.scope.value
-    place = value.partition("/")[0]
-    above = [("Remote", "/".join((place, *parts[:end]))) for end in range(1, len(parts))]
+    authority = value.partition("/")[0]
+    parents = [("Remote", "/".join((authority, *parts[:end]))) for end in range(1, len(parts))]
     hosts = [("Host", name) for name in (host, *host_parents(host))]
-    return Entity(("Remote", value), {"scope": scope}, (*above, *hosts, *_on(lists.of_remote(value, scope))))
+    return Entity(("Remote", value), {"scope": scope}, (*parents, *hosts, *_list_parents(lists.of_remote(value, scope))))
 
 
-def _on(lists: tuple[str, ...]) -> tuple[Uid, ...]:
+def _list_parents(lists: tuple[str, ...]) -> tuple[Uid, ...]:
     return tuple(("List", name) for name in lists)
 
 
@@ -166,5 +166,5 @@ def _is_name(text: str) -> bool:
     return bool(text.strip()) and is_sound(text)
 
 
-def _json(uid: Uid) -> dict[str, str]:
+def _uid_json(uid: Uid) -> dict[str, str]:
     return {"type": uid[0], "id": uid[1]}

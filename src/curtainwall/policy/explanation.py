@@ -1,4 +1,4 @@
-"""Why a verdict is what it is: the rules that decided, the facts they saw, and what would change it."""
+"""Explains a verdict: the rules that decided, the facts they saw, and what would change it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ _PLAN = frozenset(map(RuleId, ("plan-reads-only", "plan-tools")))
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A verdict in words: its rules, what they saw, what a person can do, and how labels stand; sentences without a full stop."""
+    """A verdict in words: its rules, what they saw, what a person can do, and the state of the labels; sentences without a full stop."""
 
     effect: Effect
     rules: tuple[RuleCard, ...]
@@ -55,45 +55,45 @@ def explain(policy: Policy, subject: Subject, facts: SessionFacts, verdict: Verd
     for finding in deciding:
         seen.extend(_resource_words(policy, resource_of(finding, subject), facts))
     changes = dict.fromkeys(_changes(policy, subject, facts, verdict, deciding))
-    cards = tuple(_card(policy, rule) for rule in verdict.because)
+    cards = tuple(_card_of(policy, rule) for rule in verdict.because)
     labels = tuple(_label_words(policy, subject, facts, verdict))
     return Explanation(verdict.effect, cards, tuple(dict.fromkeys(seen)), tuple(changes), labels)
 
 
 def _fits(finding: Finding, subject: Subject) -> bool:
-    """Tell whether a finding is about something that the subject has."""
-    its = subject if finding.step is None else subject.steps[finding.step] if finding.step < len(subject.steps) else None
-    return its is not None and finding.resource < len(its.resources)
+    """Tell whether a finding refers to a resource that the subject has."""
+    part = subject if finding.step is None else subject.steps[finding.step] if finding.step < len(subject.steps) else None
+    return part is not None and finding.resource < len(part.resources)
 
 
 def _label_words(policy: Policy, subject: Subject, facts: SessionFacts, verdict: Verdict) -> Iterator[str]:
-    """Yield how every label stands, and what sets it; a call that nobody can ever permit sets none."""
+    """Yield the state of every label and what sets it; a call that nobody can ever permit sets none."""
     is_denied = verdict.effect is Effect.DENY
     is_final = is_denied and any(_is_final(policy, rule) for rule in verdict.because)
-    brought = {} if is_final else dict(labels_of(policy, subject, facts))
+    new_labels = {} if is_final else dict(labels_of(policy, subject, facts))
     sets = "this call is denied, and would set it" if is_denied else "once permitted, this call sets it"
-    setting: dict[str, list[str]] = {label: [] for label in sorted(facts.labels)}
+    rules_by_label: dict[str, list[str]] = {label: [] for label in sorted(facts.labels)}
     for rule, label in sorted(policy.labels.items()):
-        setting.setdefault(label, []).append(f"`{rule}`")
-    for label, rules in setting.items():
-        by = f"set by {' or '.join(rules)}" if rules else "which no rule sets"
+        rules_by_label.setdefault(label, []).append(f"`{rule}`")
+    for label, rules in rules_by_label.items():
+        set_by = f"set by {' or '.join(rules)}" if rules else "which no rule sets"
         if label in facts.labels:
-            yield f"`{label}` is in force ({by})"
-        elif (place := brought.get(Label(label))) is not None:
+            yield f"`{label}` is in force ({set_by})"
+        elif (place := new_labels.get(Label(label))) is not None:
             resource = subject.labelled_by[place]
-            yield f"`{label}` is not in force; {sets}, by `{resource.role}` on `{resource.value}` ({by})"
+            yield f"`{label}` is not in force; {sets}, by `{resource.role}` on `{resource.value}` ({set_by})"
         else:
-            yield f"`{label}` is not in force ({by})"
+            yield f"`{label}` is not in force ({set_by})"
 
 
-def _card(policy: Policy, rule: RuleId) -> RuleCard:
+def _card_of(policy: Policy, rule: RuleId) -> RuleCard:
     return policy.card(rule) or RuleCard(rule, str(rule), "it stands in no rule file that is loaded now", "structural", "elsewhere", "")
 
 
 def _session_words(facts: SessionFacts) -> str:
-    whose = "its own workspace" if facts.workspace.own else "the project"
+    place = "its own workspace" if facts.workspace.own else "the project"
     labels = ", ".join(f"`{label}`" for label in sorted(facts.labels)) or "none"
-    return f"the session works in {whose} `{facts.workspace.path}`, in mode `{facts.mode}`; labels: {labels}"
+    return f"the session works in {place} `{facts.workspace.path}`, in mode `{facts.mode}`; labels: {labels}"
 
 
 def _resource_words(policy: Policy, resource: Resource, facts: SessionFacts) -> Iterator[str]:
@@ -136,20 +136,20 @@ def _changes(policy: Policy, subject: Subject, facts: SessionFacts, verdict: Ver
         case Effect.ASK:
             yield from _answers(policy, subject, verdict, deciding)
         case Effect.DENY:
-            yield from _ways_out(policy, facts, verdict)
+            yield from _ways_to_allow(policy, facts, verdict)
 
 
 def _answers(policy: Policy, subject: Subject, verdict: Verdict, deciding: list[Finding]) -> Iterator[str]:
     yield "an operator approves it: `curtainwall approve ID --for once|session|project` (in a session `/approve ID`)"
-    asked = [(resource_of(finding, subject), finding) for finding in deciding]
-    for resource, finding in asked:
+    pairs = [(resource_of(finding, subject), finding) for finding in deciding]
+    for resource, finding in pairs:
         rules = ", ".join(f"`{rule}`" for rule in finding.because)
         yield f"a grant for `{resource.role}` on `{resource.value}` that was given for {rules}"
         if resource.role in _LIST_FOR and _LISTABLE & set(finding.because):
-            yield f"`{_listed_as(resource)}` in config `{_LIST_FOR[resource.role]}`"
-    if asked and all(set(finding.because) == {PROJECT_EDIT} for _, finding in asked):
+            yield f"`{_list_entry(resource)}` in config `{_LIST_FOR[resource.role]}`"
+    if pairs and all(set(finding.because) == {PROJECT_EDIT} for _, finding in pairs):
         yield f"mode `{Mode.ACCEPT_EDITS}`"
-    if asked and all(resource.role not in NEVER_BYPASSED for resource, _ in asked):
+    if pairs and all(resource.role not in NEVER_BYPASSED for resource, _ in pairs):
         yield f"mode `{Mode.BYPASS}`"
     if verdict.because and all(may_disable(policy, rule) for rule in verdict.because):
         yield "an operator switches off every rule that asks, in the session: " + ", ".join(
@@ -157,9 +157,9 @@ def _answers(policy: Policy, subject: Subject, verdict: Verdict, deciding: list[
         )
 
 
-def _ways_out(policy: Policy, facts: SessionFacts, verdict: Verdict) -> Iterator[str]:
+def _ways_to_allow(policy: Policy, facts: SessionFacts, verdict: Verdict) -> Iterator[str]:
     for rule in verdict.because:
-        card = _card(policy, rule)
+        card = _card_of(policy, rule)
         if rule in _PLAN:
             yield f"leaving mode `{facts.mode}`: `/mode {Mode.DEFAULT}` in the session (here `--mode {Mode.DEFAULT}`)"
         elif rule == NO_RULE:
@@ -173,11 +173,11 @@ def _ways_out(policy: Policy, facts: SessionFacts, verdict: Verdict) -> Iterator
 
 
 def _is_final(policy: Policy, rule: RuleId) -> bool:
-    """Tell whether nobody can undo what a rule denies: no answer, no mode, and no rule of one's own."""
-    card = _card(policy, rule)
+    """Tell whether nothing can undo a rule's denial: no answer, no mode, and no rule of the user."""
+    card = _card_of(policy, rule)
     is_of_user = card.kind == "deny" and card.source not in SHIPPED
     return not is_of_user and rule not in _PLAN and rule not in (NO_RULE, POLICY_ERROR)
 
 
-def _listed_as(resource: Resource) -> str:
+def _list_entry(resource: Resource) -> str:
     return resource.facts.host if isinstance(resource.facts, HostFacts) and resource.role is Role.FETCH_URL else resource.value

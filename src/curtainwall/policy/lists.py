@@ -12,9 +12,9 @@ _HIGHEST_PORT = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """What config `lists` says, canonical. A wildcard covers public names alone; addresses and private hosts are listed exactly.
+    """The config's `lists` in canonical form. A wildcard covers only public names; addresses and private hosts must be listed exactly.
 
-    Hosts: `docs.python.org`, `localhost:8080` (that port alone), `*.github.com` (every subdomain), `*`. Remotes: `host/owner/repo`,
+    Hosts: `docs.python.org`, `localhost:8080` (only that port), `*.github.com` (every subdomain), `*`. Remotes: `host/owner/repo`,
     `host/owner/*`, `host/*`, `*`. Teams: a name, or `*`.
     """
 
@@ -25,9 +25,9 @@ class Lists:
     _sets: dict[str, frozenset[str]] = field(init=False, repr=False, compare=False, hash=False, default_factory=dict[str, frozenset[str]])
 
     def __post_init__(self) -> None:
-        for name, canonical in (("hosts", host_entry), ("remotes", _remote), ("push_remotes", _remote), ("teams", _team)):
-            given: Iterable[str] = getattr(self, name)
-            entries = tuple(dict.fromkeys(canonical(f"lists.{name.replace('_', '-')}", entry) for entry in given))
+        for name, canonical in (("hosts", host_entry), ("remotes", _remote_entry), ("push_remotes", _remote_entry), ("teams", _team_entry)):
+            raw_entries: Iterable[str] = getattr(self, name)
+            entries = tuple(dict.fromkeys(canonical(f"lists.{name.replace('_', '-')}", entry) for entry in raw_entries))
             object.__setattr__(self, name, entries)
             self._sets[name.replace("_", "-")] = frozenset(entries)
 
@@ -46,7 +46,7 @@ class Lists:
 
 
 def covers_host(entries: frozenset[str], host: str, port: int, scope: str) -> bool:
-    """Tell whether a host is among entries that `host_entry` has read."""
+    """Tell whether entries, in the form that `host_entry` returns, cover a host."""
     if host in entries or _with_port(host, port) in entries:
         return True
     if scope != "public" or is_address(host):
@@ -68,7 +68,7 @@ def _with_port(host: str, port: int) -> str:
 
 
 def host_entry(name: str, entry: str) -> str:
-    """Return an entry of a list of hosts in its one spelling; raise `Broken`, which names the list."""
+    """Return an entry of a list of hosts in canonical form; raise `Broken`, which names the list."""
     if entry == "*":
         return entry
     plain = entry.lower().removesuffix(".")
@@ -89,14 +89,14 @@ def host_entry(name: str, entry: str) -> str:
 
 
 def _address(text: str) -> str:
-    """Return an IPv6 address in its one spelling, without brackets; anything else as it is."""
+    """Return an IPv6 address in canonical form, without brackets; anything else unchanged."""
     try:
         return str(IPv6Address(text.removeprefix("[").removesuffix("]")))
     except AddressValueError:
         return text
 
 
-def _remote(name: str, entry: str) -> str:
+def _remote_entry(name: str, entry: str) -> str:
     if entry == "*":
         return entry
     host, _, rest = entry.partition("/")
@@ -108,7 +108,7 @@ def _remote(name: str, entry: str) -> str:
     raise Broken(f"`{name}`: `{entry}` is no remote; write `host/owner/repo`, `host/owner/*`, `host/*` or `*`, without scheme and user")
 
 
-def _team(name: str, entry: str) -> str:
+def _team_entry(name: str, entry: str) -> str:
     if entry == "*" or (entry and entry == entry.strip() and is_sound(entry) and "*" not in entry):
         return entry
     raise Broken(f"`{name}`: `{entry}` is no team; write its name, or `*`")

@@ -1,4 +1,4 @@
-"""Rule files in, policy out: everything that could make a rule silently not hold is refused here."""
+"""Loads rule files into a policy, and refuses everything that could make a rule silently not apply."""
 
 import hashlib
 from collections import Counter
@@ -16,7 +16,7 @@ from curtainwall.policy.rules import SCHEMA, STRUCTURAL, Rule, RuleSource, is_fr
 
 
 def load(sources: Sequence[RuleSource], *, lists: Lists, protection: Protection, schema: str | None = None) -> Policy:
-    """Return the policy that these files make; raise `Broken` with file, rule and what to do."""
+    """Return the policy of these files; raise `Broken`, which names the file, the rule and what to do."""
     schema = SCHEMA if schema is None else schema
     grammar = Grammar(schema)
     rules = [rule for source in sources for rule in _read(source)]
@@ -29,8 +29,8 @@ def load(sources: Sequence[RuleSource], *, lists: Lists, protection: Protection,
     permits = [rule for rule in judging if rule.expr["effect"] == "permit"]
     forbids = [rule for rule in judging if rule.expr["effect"] == "forbid"]
     naming = [rule for rule in judging if forbids_by_name(rule.expr)]
-    theirs = {source.name for source in sources if source.user or source.narrows}
-    denying = [rule for rule in forbids if rule.card.kind == "deny" and rule.card.source in theirs]
+    narrowing_or_user = {source.name for source in sources if source.user or source.narrows}
+    denying = [rule for rule in forbids if rule.card.kind == "deny" and rule.card.source in narrowing_or_user]
     labelling = {rule.card.id: rule for rule in rules if rule.label is not None}
     return Policy(
         version=_version(sources, schema, lists, protection),
@@ -57,12 +57,12 @@ def load(sources: Sequence[RuleSource], *, lists: Lists, protection: Protection,
 
 @lru_cache(maxsize=64)
 def _read(source: RuleSource) -> tuple[Rule, ...]:
-    """Return the rules of one file; the same file is read again and again, for every project and every look."""
+    """Return the rules of one file; cached, because every project and every reload reads the same files."""
     if not is_sound(source.text) or not is_sound(source.name):
         raise Broken(f"`{source.name!a}` holds a NUL or half a character; save it as UTF-8 text")
     rules = tuple(read_rule(source, rule, number) for number, rule in enumerate(parse_rules(source.name, source.text), start=1))
     if source.narrows and not rules:
-        # An editor that saves may leave it empty for a moment, and whoever it narrows would be free.
+        # An editor may leave the file empty for a moment while saving, and then nothing would be narrowed.
         raise Broken(f"`{source.name}` holds no rule; take the key away if nothing is to be forbidden")
     return rules
 
@@ -75,14 +75,16 @@ def _require_unique_ids(rules: list[Rule]) -> None:
 
 
 def _warnings(rules: list[Rule], users: set[str]) -> tuple[str, ...]:
-    known = {rule.label for rule in rules}
-    found: list[str] = []
+    labels = {rule.label for rule in rules}
+    warnings: list[str] = []
     for rule in rules:
         where = f"`{rule.card.source}`, rule `{rule.card.id}`"
         if rule.card.source in users and is_free_for_all(rule):
-            found.append(f"{where} allows everything that no rule forbids, and turns most asks off; say for which action and resource")
-        found.extend(f"{where} waits for the label `{label}`, which no rule sets" for label in sorted(labels_awaited(rule.expr) - known))
-    return tuple(found)
+            warnings.append(f"{where} allows everything that no rule forbids, and turns most asks off; say for which action and resource")
+        warnings.extend(
+            f"{where} waits for the label `{label}`, which no rule sets" for label in sorted(labels_awaited(rule.expr) - labels)
+        )
+    return tuple(warnings)
 
 
 def _version(sources: Sequence[RuleSource], schema: str, lists: Lists, protection: Protection) -> Digest:
@@ -95,7 +97,7 @@ def _version(sources: Sequence[RuleSource], schema: str, lists: Lists, protectio
                 list(protection.never),
                 list(protection.readonly),
                 list(protection.except_),
-                # Most have none, and their rules keep the version that they had.
+                # Most homes have none, and their rules keep the version that they had.
                 *([list(protection.programs)] if protection.programs else []),
             ],
         }

@@ -1,4 +1,4 @@
-"""Paths that need care by their names: protected ones, which no agent reads or writes, and files that hold secrets."""
+"""Paths that are sensitive by name: protected ones, which no agent reads or writes, and files that hold secrets."""
 
 from dataclasses import dataclass, field
 
@@ -10,9 +10,9 @@ _CHANGES = (Role.WRITE_PATH, Role.DELETE_PATH)
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Canonical absolute paths: neither read nor written (`never`), never written (`readonly`), and places inside them that are free.
+    """Canonical absolute paths: neither read nor written (`never`), never written (`readonly`), and exceptions inside them (`except_`).
 
-    `programs` are read by everybody, because others may need them too, never written, and in no workspace.
+    Anyone may read `programs`, because others may need them too; nobody writes them, and no workspace contains them.
     """
 
     never: tuple[str, ...] = ()
@@ -31,25 +31,25 @@ class Protection:
         object.__setattr__(self, "_readonly", frozenset((*self.readonly, *self.programs)))
 
     def stops(self, role: Role, path: str, workspace: Workspace) -> bool:
-        """Tell whether this role on a canonical path is out of the question; deleting what contains a protected path is, too."""
-        for place in (path, *ancestors(path)):
-            closed = place in self._never or (role in _CHANGES and place in self._readonly)
-            if closed and not self._is_free(path, place, workspace):
+        """Tell whether a canonical path is closed to this role; so is deleting a directory that contains a protected path."""
+        for ancestor in (path, *ancestors(path)):
+            closed = ancestor in self._never or (role in _CHANGES and ancestor in self._readonly)
+            if closed and not self._is_free(path, ancestor, workspace):
                 return True
         return role is Role.DELETE_PATH and any(is_beneath(inner, path) for inner in (*self.never, *self._readonly))
 
     def conflict(self, workspace: Workspace) -> str | None:
-        """Return the protected path that a workspace contains or lies in, or None; a session's own may lie in our home."""
-        for place in (*self.never, *self.programs):
-            lies_in = is_beneath(workspace.path, place) and not (workspace.own and workspace.path != place)
-            if lies_in or is_beneath(place, workspace.path):
-                return place
+        """Return the protected path that a workspace contains or lies in, or None; a session's own workspace may lie in our home."""
+        for protected in (*self.never, *self.programs):
+            lies_in = is_beneath(workspace.path, protected) and not (workspace.own and workspace.path != protected)
+            if lies_in or is_beneath(protected, workspace.path):
+                return protected
         return None
 
-    def _is_free(self, path: str, place: str, workspace: Workspace) -> bool:
-        # INVARIANT: an exception opens what lies around it, never what is protected inside it.
-        free = (*self.except_, workspace.path) if workspace.own else self.except_
-        return any(opening != place and is_beneath(opening, place) and is_beneath(path, opening) for opening in free)
+    def _is_free(self, path: str, protected: str, workspace: Workspace) -> bool:
+        # INVARIANT: an exception lifts the protection around it, never a protection inside it.
+        exceptions = (*self.except_, workspace.path) if workspace.own else self.except_
+        return any(exception != protected and is_beneath(exception, protected) and is_beneath(path, exception) for exception in exceptions)
 
 
 _SECRET_FILES = frozenset(
@@ -64,7 +64,7 @@ _HARMLESS_ENV = (".env.example", ".env.sample", ".env.template", ".env.dist")
 
 
 SECRET_PATTERNS = tuple(sorted((*_SECRET_FILES, ".env.*", *(f"*{ending}" for ending in _SECRET_ENDINGS))))
-"""Patterns that match every such name, without regard to case; a few harmless ones among them."""
+"""Patterns that match every such name, ignoring case, and a few harmless names."""
 
 
 def is_secret_name(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""A policy that has loaded: its rules ready to be asked, the lists and protected paths beside them, and their one version."""
+"""A loaded policy: its rules ready to be asked, the lists and protected paths, and the version of them all."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 class Cache(Generic[K, V]):
-    """Two generations: when the young one is full it becomes the old one, and what nobody asked for since is forgotten."""
+    """A cache of two generations: when the young one is full it becomes the old one, and entries unused since then are dropped."""
 
     __slots__ = ("_limit", "_old", "_young")
 
@@ -26,16 +26,16 @@ class Cache(Generic[K, V]):
         self._old: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:
-        """Return what is remembered for a key, or None."""
-        found = self._young.get(key)
-        if found is None:
-            found = self._old.get(key)
-            if found is not None:
-                self.put(key, found)
-        return found
+        """Return the cached value of a key, or None."""
+        value = self._young.get(key)
+        if value is None:
+            value = self._old.get(key)
+            if value is not None:
+                self.put(key, value)
+        return value
 
     def put(self, key: K, value: V) -> None:
-        """Remember a value; at most twice the limit is held."""
+        """Cache a value; at most twice the limit is kept."""
         if len(self._young) >= self._limit:
             self._old, self._young = self._young, {}
         self._young[key] = value
@@ -44,16 +44,16 @@ class Cache(Generic[K, V]):
         return len(self._young.keys() | self._old.keys())
 
 
-_REMEMBERED = 4096
+_CACHE_SIZE = 4096
 
 FoundEffect = tuple[Effect, tuple[RuleId, ...]]
-"""What was found for one resource, and because of which rules."""
+"""The effect for one resource, and the rules that caused it."""
 
 Key = tuple[str, bool, Resource, SessionFacts]
-"""All that a finding depends on besides the policy: the tool, whether its effect is judged elsewhere, the resource, the session."""
+"""Everything that a finding depends on besides the policy: the tool, whether its effect is judged elsewhere, the resource, the session."""
 
 CallKey = tuple[SubjectKind, str, ToolEffect, tuple[Resource, ...], SessionFacts]
-"""All that the verdict on a call depends on besides the policy: what is asked of whom, and the session; never what the arguments say."""
+"""Everything that the verdict on a call depends on besides the policy: the subject and the session, but never the arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class RuleSets:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Policy:
-    """Rules in force. It never changes; what it remembers are answers that it would give again."""
+    """The rules in force. It is immutable; its caches only hold answers that it would give again."""
 
     version: Digest
     rules: tuple[RuleCard, ...]
@@ -81,27 +81,27 @@ class Policy:
     labels: Mapping[str, Label]
     labelled_paths: tuple[str, ...]
     permitted_hosts: tuple[str, ...] = ()
-    """Hosts that rules which permit something name; whether one is free is another question."""
+    """Hosts that permits name; whether a host is actually allowed is another question."""
     forbidden_programs: frozenset[str] = frozenset()
-    """Programs that forbids name; a command that cannot be parsed is looked through for them."""
+    """Programs that forbids name; we search a command that cannot be parsed for them."""
     forbidden_paths: tuple[str, ...] = ()
-    """Paths that forbids name, or one that matches; a directory that is moved or deleted is looked through for them."""
+    """Paths that forbids name or match; we check whether a directory that is moved or deleted contains one."""
     denies_paths: bool = False
-    """Whether a rule of the user's denies to read, write or delete something."""
+    """Whether a rule of the user denies reading, writing or deleting a path."""
     closed: Verdict | None = None
-    """What every subject gets, whatever the rules say; nothing where they are asked."""
-    findings: Cache[Key, FoundEffect] = field(default_factory=lambda: Cache[Key, FoundEffect](_REMEMBERED), repr=False)
-    verdicts: Cache[CallKey, Verdict] = field(default_factory=lambda: Cache[CallKey, Verdict](_REMEMBERED), repr=False)
-    touches: Cache[Key, tuple[Label, ...]] = field(default_factory=lambda: Cache[Key, tuple[Label, ...]](_REMEMBERED), repr=False)
+    """The verdict for every subject regardless of the rules; None if the rules decide."""
+    findings: Cache[Key, FoundEffect] = field(default_factory=lambda: Cache[Key, FoundEffect](_CACHE_SIZE), repr=False)
+    verdicts: Cache[CallKey, Verdict] = field(default_factory=lambda: Cache[CallKey, Verdict](_CACHE_SIZE), repr=False)
+    touches: Cache[Key, tuple[Label, ...]] = field(default_factory=lambda: Cache[Key, tuple[Label, ...]](_CACHE_SIZE), repr=False)
     _places: dict[str, int] = field(init=False, repr=False, default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
-        self._places.update((card.id, place) for place, card in enumerate(self.rules))
+        self._places.update((card.id, index) for index, card in enumerate(self.rules))
 
     def card(self, rule: RuleId) -> RuleCard | None:
-        """Return the card of a rule, or None for one that is not among them, such as a hook's."""
-        place = self._places.get(rule)
-        return None if place is None else self.rules[place]
+        """Return the card of a rule, or None for an id that is not a rule here, such as a hook's."""
+        index = self._places.get(rule)
+        return None if index is None else self.rules[index]
 
     def in_order(self, rules: Iterable[str]) -> tuple[RuleId, ...]:
         """Return rule ids once each, in the order of the rule files."""
@@ -109,11 +109,11 @@ class Policy:
 
 
 def closed(policy: Policy, rule: RuleId, reason: str) -> Policy:
-    """Return a policy that denies everything, because of a structural rule."""
+    """Return a policy that denies everything because of a structural rule."""
     return replace(policy, closed=denial(rule, reason))
 
 
 def may_disable(policy: Policy, rule: RuleId) -> bool:
-    """Tell whether a session may switch a rule off: only one that makes something ask, never one that denies."""
+    """Tell whether a session may switch a rule off: only one that asks, never one that denies."""
     card = policy.card(rule)
     return card is not None and card.kind == "ask"

@@ -1,4 +1,4 @@
-"""Rules as people see them: where they come from, a card each, and how each uses `context.approved`."""
+"""Rules as people see them: their files, a card for each, and how each uses `context.approved`."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from curtainwall.policy.coverage import misspelt, needs
 
 @dataclass(frozen=True, slots=True)
 class RuleSource:
-    """One rule file: its name as people know it, its text, whether a user wrote it, and whether it may allow nothing."""
+    """One rule file: its name as people know it, its text, whether a user wrote it, and whether it may only forbid."""
 
     name: str
     text: str
@@ -21,22 +21,22 @@ class RuleSource:
     narrows: bool = False
 
 
-def _packaged(name: str) -> str:
-    # The one place that reads: package data belongs to the code and is read once, when the module is.
-    found = get_data("curtainwall.policy", f"shipped/{name}")
-    assert found is not None, f"`{name}` is missing from the installation"
-    return found.decode()
+def _read_packaged(name: str) -> str:
+    # The only I/O in this package: package data belongs to the code and is read once, on import.
+    content = get_data("curtainwall.policy", f"shipped/{name}")
+    assert content is not None, f"`{name}` is missing from the installation"
+    return content.decode()
 
 
-SCHEMA = _packaged("schema.cedarschema")
+SCHEMA = _read_packaged("schema.cedarschema")
 SHIPPED = ("default.cedar", "labels.cedar")
-"""The names of the rule files that come with the house."""
+"""The names of the rule files that ship with Curtainwall."""
 
-_SOURCES = tuple(RuleSource(name, _packaged(name), user=False) for name in SHIPPED)
+_SOURCES = tuple(RuleSource(name, _read_packaged(name), user=False) for name in SHIPPED)
 
 
 def shipped() -> tuple[RuleSource, ...]:
-    """Return the rule files that come with the house."""
+    """Return the rule files that ship with Curtainwall."""
     return _SOURCES
 
 
@@ -44,9 +44,9 @@ _CONTEXT = {"Var": "context"}
 
 
 def is_monotonic(rule: Expr) -> bool:
-    """Tell whether a yes can only move this rule towards allowing: a permit may start to hold, a forbid may cease to."""
+    """Tell whether approval can only move this rule towards allowing: a permit may start to apply, a forbid may stop."""
     permits = rule["effect"] == "permit"
-    return all(_follows(body, upwards=permits is wanted) for wanted, body in _conditions(rule))
+    return all(_changes_only(body, upwards=permits is wanted) for wanted, body in _conditions(rule))
 
 
 def needs_approval(rule: Expr) -> bool:
@@ -55,24 +55,24 @@ def needs_approval(rule: Expr) -> bool:
 
 
 def kind_of(rule: Expr) -> Literal["allow", "ask", "deny"]:
-    """Return what a rule is for: a forbid that no yes lifts in every case denies, a permit that waits for a yes asks."""
+    """Return what a rule does: a forbid that approval does not always lift denies, a permit that needs approval asks."""
     bodies = list(_conditions(rule))
     if not needs_approval(rule):
         return "allow" if rule["effect"] == "permit" else "deny"
     if rule["effect"] == "permit":
         return "ask"
-    lifted = any(_known(body) is not wanted and _known(body) is not None for wanted, body in bodies)
+    lifted = any(_value_when_approved(body) is not wanted and _value_when_approved(body) is not None for wanted, body in bodies)
     return "ask" if lifted else "deny"
 
 
 def _conditions(rule: Expr) -> Iterator[tuple[bool, Expr]]:
-    """Yield each condition with the value it must have for the rule to hold."""
+    """Yield each condition with the value it must have for the rule to apply."""
     for condition in cast("list[Expr]", rule["conditions"]):
         yield condition["kind"] == "when", cast("Expr", condition["body"])
 
 
-def _follows(expr: Expr, *, upwards: bool) -> bool:
-    """Tell whether approving can change this expression in one direction alone."""
+def _changes_only(expr: Expr, *, upwards: bool) -> bool:
+    """Tell whether approval can change this expression only in the given direction."""
     if not _mentions(expr):
         return True
     if _is_approved(expr):
@@ -81,18 +81,18 @@ def _follows(expr: Expr, *, upwards: bool) -> bool:
     inner = cast("dict[str, Expr]", args)
     match op:
         case "&&" | "||":
-            return _follows(inner["left"], upwards=upwards) and _follows(inner["right"], upwards=upwards)
+            return _changes_only(inner["left"], upwards=upwards) and _changes_only(inner["right"], upwards=upwards)
         case "!":
-            return _follows(inner["arg"], upwards=not upwards)
+            return _changes_only(inner["arg"], upwards=not upwards)
         case "if-then-else":
-            both = _follows(inner["then"], upwards=upwards) and _follows(inner["else"], upwards=upwards)
-            return both and not _mentions(inner["if"])
+            branches = _changes_only(inner["then"], upwards=upwards) and _changes_only(inner["else"], upwards=upwards)
+            return branches and not _mentions(inner["if"])
         case _:
             return False
 
 
-def _known(expr: Expr) -> bool | None:
-    """Return what an expression is once approved, or None where that depends on something else."""
+def _value_when_approved(expr: Expr) -> bool | None:
+    """Return the value of an expression once approved, or None if it depends on something else."""
     if _is_approved(expr):
         return True
     ((op, args),) = expr.items()
@@ -102,13 +102,13 @@ def _known(expr: Expr) -> bool | None:
     match op:
         case "&&" | "||":
             deciding = op == "||"
-            sides = (_known(inner["left"]), _known(inner["right"]))
+            sides = (_value_when_approved(inner["left"]), _value_when_approved(inner["right"]))
             if deciding in sides:
                 return deciding
             return None if None in sides else not deciding
         case "!":
-            known = _known(inner["arg"])
-            return None if known is None else not known
+            value = _value_when_approved(inner["arg"])
+            return None if value is None else not value
         case _:
             return None
 
@@ -118,22 +118,22 @@ def _is_approved(expr: object) -> bool:
 
 
 def _mentions(expr: object) -> bool:
-    """Tell whether `context.approved` is read here, by name or as a part of the whole context."""
-    waiting = [expr]
-    while waiting:
-        node = waiting.pop()
+    """Tell whether an expression reads `context.approved`, by name or as part of the whole context."""
+    pending = [expr]
+    while pending:
+        node = pending.pop()
         if _is_approved(node) or node == _CONTEXT:
             return True
         if isinstance(node, dict):
             inner = cast("dict[str, object]", node)
-            waiting.extend(inner.values() if not _reads_another(inner) else ())
+            pending.extend(inner.values() if not _reads_other_attribute(inner) else ())
         elif isinstance(node, list):
-            waiting.extend(cast("list[object]", node))
+            pending.extend(cast("list[object]", node))
     return False
 
 
-def _reads_another(node: dict[str, object]) -> bool:
-    """Tell whether a node reads an attribute of the context, or asks whether there is one; which one was looked at before."""
+def _reads_other_attribute(node: dict[str, object]) -> bool:
+    """Tell whether a node reads an attribute of the context other than `approved`, which the caller has excluded, or tests for one."""
     for op in (".", "has"):
         args = node.get(op)
         if isinstance(args, dict) and cast("dict[str, object]", args).get("left") == _CONTEXT:
@@ -150,7 +150,7 @@ _LABEL_ACTION = {"type": "Action", "id": "label"}
 
 @dataclass(frozen=True, slots=True)
 class RuleCard:
-    """One rule: what it is called, what it says, what it does, and where it stands."""
+    """A rule for display: its id, title, reason, kind, file and text."""
 
     id: RuleId
     title: str
@@ -159,14 +159,14 @@ class RuleCard:
     source: str
     text: str
     labels: tuple[str, ...] = ()
-    """Labels without which it does not hold."""
+    """The labels without which it does not apply."""
     modes: tuple[str, ...] = ()
-    """Modes, in one of which the session must be for it to hold."""
+    """The modes in which it applies; empty for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule from a file: its card, how it is written, and the label it sets, if it is one that does."""
+    """A rule from a file: its card, its text and expression, and the label it sets, if any."""
 
     card: RuleCard
     written: WrittenRule
@@ -217,17 +217,17 @@ STRUCTURAL = (
     ),
     _structural("no-route", "Without anyone to ask, nothing is asked", "nobody can be reached from this session"),
 )
-"""What holds before any rule file and cannot be switched; other rooms refuse by these ids, too."""
+"""Rules that apply before any rule file and cannot be switched off; other packages refuse with these ids too."""
 
-# Those of the second line are what became of single calls: a verdict that names one must not seem to come from a rule.
+# The last four are outcomes of single calls: a verdict that names one must not seem to come from a rule.
 _RESERVED = frozenset((*(card.id for card in STRUCTURAL), "denied-by-human", "approval-expired", "call-dropped", "wrong-permit"))
 
 
 def read_rule(source: RuleSource, written: WrittenRule, number: int) -> Rule:
-    """Return a rule of a file; raise `Broken` with file, rule and what to do where it could not hold as it is written."""
+    """Return a rule of a file; if it could not apply as written, raise `Broken` with the file, the rule and what to do."""
     expr = written.expr
-    notes = cast("dict[str, str | None]", expr.get("annotations", {}))
-    name = notes.get("id") or ""
+    annotations = cast("dict[str, str | None]", expr.get("annotations", {}))
+    name = annotations.get("id") or ""
     where = (
         f"`{source.name}`, line {written.line}, rule `{name}`" if name else f"`{source.name}`, line {written.line}, rule number {number}"
     )
@@ -239,7 +239,7 @@ def read_rule(source: RuleSource, written: WrittenRule, number: int) -> Rule:
         raise Broken(f"{where}: this id belongs to a structural rule; choose another")
     for fault in misspelt(expr):
         raise Broken(f"{where}: {fault}")
-    label = _label_of(where, expr, notes)
+    label = _label_of(where, expr, annotations)
     if label is None and not is_monotonic(expr):
         raise Broken(
             f"{where}: a yes would make this stricter; use `context.approved` plainly, in `when` of a permit or `unless` of a forbid"
@@ -250,32 +250,32 @@ def read_rule(source: RuleSource, written: WrittenRule, number: int) -> Rule:
             "write a `forbid`, or put the rule into `policy/`"
         )
     kind = "label" if label is not None else kind_of(expr)
-    title = notes.get("title") or name.replace("-", " ")
+    title = annotations.get("title") or name.replace("-", " ")
     labels, modes = needs(expr)
-    card = RuleCard(RuleId(name), title, notes.get("reason") or "", kind, source.name, written.text, labels, modes)
+    card = RuleCard(RuleId(name), title, annotations.get("reason") or "", kind, source.name, written.text, labels, modes)
     return Rule(card, written, label)
 
 
 def is_free_for_all(rule: Rule) -> bool:
-    """Tell whether a rule allows everything that nothing forbids."""
+    """Tell whether a rule allows everything that no other rule forbids."""
     heads = (rule.expr["principal"], rule.expr["action"], rule.expr["resource"])
     return rule.expr["effect"] == "permit" and not rule.expr["conditions"] and all(head == {"op": "All"} for head in heads)
 
 
-def _label_of(where: str, expr: Expr, notes: dict[str, str | None]) -> Label | None:
+def _label_of(where: str, expr: Expr, annotations: dict[str, str | None]) -> Label | None:
     action = cast("dict[str, object]", expr["action"])
-    named = [action["entity"]] if "entity" in action else cast("list[object]", action.get("entities", []))
-    if _LABEL_ACTION not in named:
-        if "label" in notes:
+    actions = [action["entity"]] if "entity" in action else cast("list[object]", action.get("entities", []))
+    if _LABEL_ACTION not in actions:
+        if "label" in annotations:
             raise Broken(f'{where}: a rule that sets a label has `action == Action::"label"` in its head')
         return None
-    if named != [_LABEL_ACTION]:
+    if actions != [_LABEL_ACTION]:
         raise Broken(f"{where}: a rule that sets a label does nothing else; make two rules of it")
     if expr["effect"] != "permit":
         raise Broken(f"{where}: a label is never taken back; a rule that sets one is a `permit`, narrow that one with `unless`")
     if needs_approval(expr):
         raise Broken(f"{where}: a label does not wait for a yes; take `context.approved` out")
-    label = notes.get("label") or ""
+    label = annotations.get("label") or ""
     if not _ID.fullmatch(label):
         raise Broken(f'{where}: say which label it sets, as in `@label("sensitive")`, in lower-case letters, digits and `-`')
     return Label(label)

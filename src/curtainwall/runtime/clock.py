@@ -1,4 +1,4 @@
-"""The real clock and the real dice."""
+"""The real clock and the real source of randomness."""
 
 import asyncio
 import os
@@ -6,12 +6,12 @@ import time
 
 from curtainwall.model import Millis
 
-# How soon it is noticed that somebody set the clock, or that the machine was asleep.
+# How soon we notice that the clock was set or the machine was asleep.
 _LOOK_AGAIN = 1_000
 
 
 class SystemClock:
-    """Time of day and chance from this machine."""
+    """Time of day and randomness from this machine."""
 
     def now(self) -> Millis:
         """Return the time of day."""
@@ -26,8 +26,8 @@ class SystemClock:
         return os.urandom(size)
 
     async def sleep_until(self, at: Millis) -> None:
-        """Return when that time has come, or as much time has passed as was left until then."""
-        over = self.elapsed() + at - self.now()
-        while (left := min(at - self.now(), over - self.elapsed())) > 0:  # noqa: ASYNC110 - no event tells that somebody set the clock
-            # The loop's own clock stands still while the machine is asleep.
+        """Return at that time of day, or once the time that was left until then has passed."""
+        end = self.elapsed() + at - self.now()
+        while (left := min(at - self.now(), end - self.elapsed())) > 0:  # noqa: ASYNC110 - no event signals that the clock was set
+            # The loop's own clock stops while the machine is asleep.
             await asyncio.sleep(min(left, _LOOK_AGAIN) / 1000)

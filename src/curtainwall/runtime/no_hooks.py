@@ -1,4 +1,4 @@
-"""A user without programs around calls."""
+"""The hooks of a user who has configured none."""
 
 from curtainwall.model import HookEvent, HookReply, Place, Subject, ToolResult
 
@@ -6,16 +6,16 @@ _NOTHING = HookReply()
 
 
 class NoHooks:
-    """The user has no programs around calls."""
+    """Hooks that do nothing."""
 
     async def before_call(self, subject: Subject, place: Place) -> HookReply:  # noqa: ARG002 - the port's signature
-        """Want nothing."""
+        """Do nothing."""
         return _NOTHING
 
     async def after_call(self, subject: Subject, result: ToolResult, place: Place) -> HookReply:  # noqa: ARG002 - the port's signature
-        """Say nothing."""
+        """Do nothing."""
         return _NOTHING
 
     async def tell(self, event: HookEvent, place: Place) -> HookReply:  # noqa: ARG002 - the port's signature
-        """Say nothing."""
+        """Do nothing."""
         return _NOTHING

@@ -1,4 +1,4 @@
-"""Results on their way to log and model: whole in the log, shortened for the model with the cut stated."""
+"""Prepares results for the log and the model: complete in the log, shortened for the model with a note of what was cut."""
 
 import json
 
@@ -7,12 +7,12 @@ from pydantic import JsonValue
 from curtainwall.model import INLINE_LIMIT, Blobs, Payload
 
 SHOWN_LIMIT = 30_000
-# In JSON no character takes more than six bytes, so a text of this length need not be written out to be measured.
+# In JSON no character takes more than six bytes, so a text of this length need not be encoded to measure it.
 _SURELY_SMALL = INLINE_LIMIT // 6 - 1
 
 
 async def keep(value: JsonValue, blobs: Blobs) -> Payload:
-    """Return the payload of a value: inline where small, a blob otherwise."""
+    """Return a value as a payload: inline if it is small, a blob otherwise."""
     if isinstance(value, str) and len(value) <= _SURELY_SMALL:
         return Payload(inline=value)
     content = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
@@ -22,7 +22,7 @@ async def keep(value: JsonValue, blobs: Blobs) -> Payload:
 
 
 def load(payload: Payload, blobs: Blobs) -> JsonValue:
-    """Return the value of a payload, wherever it is kept."""
+    """Return the value of a payload, inline or from a blob."""
     if payload.blob is None:
         return payload.inline
     return json.loads(blobs.get(payload.blob.digest))

@@ -1,1 +1,1 @@
-"""The long-running service: what it runs, and what keeps that running."""
+"""The long-running service: what it runs, and the supervisor that keeps it running."""

@@ -1,4 +1,4 @@
-"""The jobs of the configuration, as a service of the house."""
+"""The configured jobs, as a service."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ SECTIONS = frozenset({"cron"})
 
 
 def services(serving: Serving) -> Iterable[Service]:
-    """Return the service that lets jobs fire, where the configuration has any."""
+    """Return the service that fires jobs, if any are configured."""
     jobs, wired = jobs_in(serving.config), serving.wired
     if jobs:
-        yield Cron(jobs, JobFirings(wired, serving.work.turns.attend, serving.model), wired.house.feed, wired.house.clock)
+        yield Cron(jobs, JobFirings(wired, serving.work.turns.attend, serving.model), wired.registry.feed, wired.registry.clock)

@@ -1,4 +1,4 @@
-"""Approvals as files in the served house, where the configuration asks for them."""
+"""Approvals as files, as a service, if the configuration asks for them."""
 
 from collections.abc import Iterable
 
@@ -18,6 +18,6 @@ def services(serving: Serving) -> Iterable[Service]:
 
 
 def sessions_with_files(home: Home) -> list[SessionId]:
-    """Return the sessions in whose directories there are files of approvals, perhaps of some that were settled since."""
-    names = {found.parent.parent.name for found in home.sessions.glob("*/escalations/request-*.json")}
+    """Return the sessions whose directories contain approval files, possibly of asks settled since."""
+    names = {path.parent.parent.name for path in home.sessions.glob("*/escalations/request-*.json")}
     return [SessionId(name) for name in sorted(names) if name.isalnum()]

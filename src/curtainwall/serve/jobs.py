@@ -1,4 +1,4 @@
-"""The jobs of the configuration, and how their firings stand."""
+"""The configured jobs, and the status of their firings."""
 
 from curtainwall.channels.cron import STOPPED, Job, Schedule
 from curtainwall.channels.cron.jobs import StatusOf
@@ -12,15 +12,15 @@ from curtainwall.runtime import Stores
 
 
 def jobs_in(config: Config) -> tuple[Job, ...]:
-    """Return the jobs of a configuration."""
+    """Return the configured jobs."""
     return tuple(
-        Job(name, Schedule.parse(told.schedule, told.zone), told.overlap, told.missed, told.policy or "")
-        for name, told in sorted(config.cron.items())
+        Job(name, Schedule.parse(section.schedule, section.zone), section.overlap, section.missed, section.policy or "")
+        for name, section in sorted(config.cron.items())
     )
 
 
 def status_in(store: Stores) -> StatusOf:
-    """Return what tells in a word how a firing's session stands, how its last turn ended, or that no process works on it any more."""
+    """Return a function that gives the status of a firing's session: how its last turn ended, or that no process works on it."""
 
     def status_of(session: SessionId) -> str:
         rows = store.index.sessions(SessionQuery(prefix=session, limit=1))

@@ -1,4 +1,4 @@
-"""A service that serves one application on a port of its own."""
+"""A service that serves one application on its own port."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ async def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where a service can be reached, which key of the configuration says so, and whom to tell."""
+    """Where a service can be reached, the configuration key for it, and the function that announces it."""
 
     address: tuple[str, int]
     path: str
@@ -25,32 +25,32 @@ class ListenAddress:
 
 
 class HttpService:
-    """Serves an application until it is stopped, and tells whether anybody can reach it."""
+    """Serves an application until it is stopped, and reports whether it is reachable."""
 
     def __init__(
-        self, name: str, pages: "Callable[[], ASGIApp]", spot: ListenAddress, close: Callable[[], Awaitable[None]] = _nothing
+        self, name: str, pages: "Callable[[], ASGIApp]", address: ListenAddress, close: Callable[[], Awaitable[None]] = _nothing
     ) -> None:
         self.name = name
         self._pages = pages
-        self._spot = spot
+        self._address = address
         self._close = close
         self._is_listening = False
 
     async def run(self) -> None:
         """Listen until cancelled."""
-        # Start-up time: a house that listens nowhere needs no web server.
+        # Start-up time: without listeners no web server is needed.
         from curtainwall.serve.http import listen, serve_pages
 
-        ear = listen(*self._spot.address, self._spot.setting)
+        server_socket = listen(*self._address.address, self._address.setting)
         self._is_listening = True
-        host, port = self._spot.address
-        self._spot.say(f"{self.name}: at http://{f'[{host}]' if ':' in host else host}:{port}{self._spot.path}")
+        host, port = self._address.address
+        self._address.say(f"{self.name}: at http://{f'[{host}]' if ':' in host else host}:{port}{self._address.path}")
         try:
-            await serve_pages(self._pages(), ear, at_once=_AT_ONCE)
+            await serve_pages(self._pages(), server_socket, at_once=_AT_ONCE)
         finally:
             self._is_listening = False
             await self._close()
 
     def health(self) -> str:
-        """Return what is wrong, or nothing."""
+        """Return what is wrong, or ""."""
         return "" if self._is_listening else "nothing listens"

@@ -1,4 +1,4 @@
-"""What `serve` tells whoever reads its stderr: one line for each thing that happened, for people or as JSON."""
+"""The log of `serve` on stderr: one line for each event, for people or as JSON."""
 
 import json
 import logging
@@ -11,44 +11,44 @@ Level = Literal["info", "warning", "error"]
 
 
 class LogFormat(StrEnum):
-    """How a line is written."""
+    """The format of a line."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Logbook:
-    """The lines of one process. Nothing that an agent wrote can move a cursor in them, or make two lines of one."""
+    """The log lines of one process. Nothing that an agent wrote can move the cursor or start a new line."""
 
     def __init__(self, shape: LogFormat = LogFormat.TEXT, out: TextIO | None = None) -> None:
         self._shape = shape
         self._out = out or sys.stderr
 
     def say(self, what: str, level: Level = "info", **more: str | float | None) -> None:
-        """Write down what happened, with what belongs to it under names."""
+        """Write what happened, with related values under names."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if self._shape is LogFormat.JSON:
             line = json.dumps({"at": at, "level": level, "what": what, **more})
         else:
             mark = "" if level == "info" else f"{level}: "
             line = f"{at} {mark}{''.join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in what)}"
-        # A reader who has gone away is no reason to stop serving.
+        # If the reader has gone away, keep serving.
         try:
             print(line, file=self._out, flush=True)
         except OSError:
             return
 
     def service(self, name: str, what: str) -> None:
-        """Write down what happened to a service."""
+        """Write what happened to a service."""
         self.say(f"{name}: {what}", "warning", service=name)
 
     def take_over(self) -> None:
-        """Let warnings of libraries end up here as well."""
+        """Send warnings of libraries here as well."""
         logging.basicConfig(handlers=[_Libraries(self)], level=logging.WARNING, force=True)
 
 
 class _Libraries(logging.Handler):
-    """Passes on what libraries complain about."""
+    """Passes on what libraries log."""
 
     def __init__(self, book: Logbook) -> None:
         super().__init__(logging.WARNING)

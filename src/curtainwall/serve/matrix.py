@@ -1,4 +1,4 @@
-"""Matrix among the services: what speaks it is loaded only where the configuration names a homeserver."""
+"""Matrix as a service; its libraries are loaded only if the configuration names a homeserver."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ SECTIONS = frozenset({"matrix", "channels"})
 
 
 def services(serving: Serving) -> Iterable[Service]:
-    """Return the channel that the configuration asks for, if it does."""
+    """Return the channel, if the configuration asks for it."""
     if serving.config.matrix.homeserver is None:
         return ()
     # Start-up time, and memory: its libraries are a third of what `serve` loads.

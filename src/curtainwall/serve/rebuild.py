@@ -1,4 +1,4 @@
-"""After a damaged database was set aside: places lead to their pairs again, and local agents go on with what they have on disk."""
+"""Recovery after a damaged database was set aside: rebinds pairs to their sessions, and resumes local agents from their disk."""
 
 from collections.abc import AsyncIterator, Iterable
 
@@ -11,7 +11,7 @@ _MANY = 100_000
 
 
 async def rebuild(wired: GatedSessions, lost: Iterable[StreamId]) -> AsyncIterator[str]:
-    """Put right what can be told from logs and transcripts, and say each thing that was."""
+    """Repair what logs and transcripts allow, and yield a line for each repair."""
     async for pair in _rebind_pairs(wired):
         yield f"`{pair}` leads to its conversation again, which its own log tells of"
     for session in filter(None, map(session_of, lost)):
@@ -22,29 +22,29 @@ async def rebuild(wired: GatedSessions, lost: Iterable[StreamId]) -> AsyncIterat
 
 
 async def _rebind_pairs(wired: GatedSessions) -> AsyncIterator[Pair]:
-    """Let places lead to the sessions that were opened for them, where the log of the house no longer says so; the newest counts."""
+    """Rebind places to the sessions opened for them, if the house log no longer has that; the newest session counts."""
     rows = wired.store.index.sessions(SessionQuery(channel=TEAMS, limit=_MANY))
     for row in sorted(rows, key=lambda row: row.changed, reverse=True):
-        first = next(iter(wired.house.feed.read(session_stream(row.session))), None)
+        first = next(iter(wired.registry.feed.read(session_stream(row.session))), None)
         opened = None if first is None else first.event
         if not isinstance(opened, SessionOpened) or row.status == "closed":
             continue
         pair = Pair.named(opened.name)
         if pair is not None and pair.team == opened.team and wired.store.index.session_at(pair.route) is None:
-            await wired.house.bind(pair.route, row.session, SYSTEM)
+            await wired.registry.bind(pair.route, row.session, SYSTEM)
             yield pair
 
 
 async def _resume_pair(wired: GatedSessions, pair: Pair) -> str:
-    """Open a pair whose log is lost anew, and let its agent go on with the newest conversation that it has on disk."""
+    """Reopen a pair whose log is lost, and let its agent continue with the newest conversation on its disk."""
     # Start-up time: only a damaged database needs this, and local agents take long to load.
     from curtainwall.teams.adoption import adopt, unclaimed_conversations
 
     try:
-        own = unclaimed_conversations(wired.teams, pair)
-        if not own:
+        conversations = unclaimed_conversations(wired.teams, pair)
+        if not conversations:
             return f"the log of `{pair}` is lost, and its agent has nothing on disk; it begins anew"
-        await adopt(wired.teams, pair, own[0].conversation)
-    except CurtainwallError as fault:
-        return f"the log of `{pair}` is lost, and its agent could not go on with what it has on disk: {fault}"
-    return f"the log of `{pair}` is lost; its agent goes on with `{own[0].conversation}` from its disk, which counts as sensitive"
+        await adopt(wired.teams, pair, conversations[0].conversation)
+    except CurtainwallError as error:
+        return f"the log of `{pair}` is lost, and its agent could not go on with what it has on disk: {error}"
+    return f"the log of `{pair}` is lost; its agent goes on with `{conversations[0].conversation}` from its disk, which counts as sensitive"

@@ -1,4 +1,4 @@
-"""Matrix introduced to the house: rooms lead to sessions, and what they bring is decided like everything else."""
+"""Connects Matrix to the runtime: rooms lead to sessions, and what they bring is decided like everything else."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -43,33 +43,33 @@ _MOST_SHOWN = 1_000
 
 
 class KeyedDesk:
-    """The desk for one event: whatever is sent over it is one command, however often it is sent."""
+    """The desk for one event: the same command is executed once, however often it is sent."""
 
     def __init__(self, desk: SessionDesk, key: str) -> None:
         self._desk = desk
         self._key = key
 
     async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
-        """Have a command decided once and return where the log ends then."""
+        """Submit a command once, and return the end of the log after it."""
         about = f" {command.approval}" if isinstance(command, AnswerApproval) else ""
         return await self._desk.send(session, command, key or f"{self._key}{about}")
 
     def view(self, session: SessionId) -> SessionView:
-        """Return the session as it is now; raise `NotFound`."""
+        """Return the current state of the session; raise `NotFound`."""
         return self._desk.view(session)
 
     def find(self, query: SessionQuery) -> Sequence[SessionRow]:
         """Return sessions, newest first."""
         return self._desk.find(query)
 
-    async def open(self, wish: Opening, by: Who) -> Opened:
+    async def open(self, opening: Opening, by: Who) -> Opened:
         """Open a session, and let its agent work here."""
-        return await self._desk.open(wish, by)
+        return await self._desk.open(opening, by)
 
 
 @dataclass(frozen=True, slots=True)
 class RoomRoutes:
-    """Where rooms lead, as the house's log has it."""
+    """Where rooms lead, according to the house log."""
 
     serving: Serving
     places: ChannelPlaces
@@ -79,56 +79,56 @@ class RoomRoutes:
         return self.places.session_at(_place(room))
 
     async def enter(self, room: str, by: Who, called: str) -> SessionId:
-        """Return the session that a room leads to; where there is none, or it is closed, one is opened, and called so."""
-        return await self.places.lead(_place(room), by, f"{CHANNEL} {called}")
+        """Return the session that a room leads to; if there is none or it is closed, open one named `called`."""
+        return await self.places.open_at(_place(room), by, f"{CHANNEL} {called}")
 
     async def lead(self, room: str, session: SessionId, by: Who) -> None:
-        """Let a room lead to another session from here on, and its asks be shown there."""
+        """Make a room lead to another session, and show that session's asks there."""
         await self.places.move(_place(room), session, by, self.session_at(room))
 
     def desk(self, key: str) -> Desk:
-        """Return a desk on which the same command under the same key is done once."""
+        """Return a desk that executes the same command under the same key once."""
         return KeyedDesk(self.serving.work.desk, key)
 
     def board(self, room: str, desk: AskDesk | None = None) -> Board:
-        """Return the asks that are shown in a room, answered over a desk."""
+        """Return the asks that are shown in a room, answered through a desk."""
         serving, wired, at = self.serving, self.serving.wired, ShownAt(CHANNEL, room)
-        return Board(desk or serving.work.desk, wired.house.feed, wired.store.index, serving.reason_of, at, serving.who_may_on(CHANNEL))
+        return Board(desk or serving.work.desk, wired.registry.feed, wired.store.index, serving.reason_of, at, serving.who_may_on(CHANNEL))
 
 
 @dataclass(frozen=True, slots=True)
 class RoomDisplays:
-    """Whose asks are shown in which room, as the sessions' logs have it."""
+    """Which sessions' asks are shown in which room, according to the sessions' logs."""
 
     serving: Serving
 
     def shown_in(self, room: str) -> Sequence[SessionId]:
-        """Return the sessions whose asks are shown in a room, except those that are closed."""
+        """Return the sessions whose asks are shown in a room, except closed ones."""
         rows = self.serving.wired.store.index.sessions(SessionQuery(shown_at=ShownAt(CHANNEL, room), limit=_MOST_SHOWN))
         return [row.session for row in rows if row.status != "closed"]
 
     async def show(self, room: str, sessions: Iterable[SessionId], *, shown: bool) -> None:
-        """Show the asks of sessions in a room from here on, or no more; one that is gone or closed is passed over."""
+        """Start or stop showing the asks of sessions in a room; skip sessions that are gone or closed."""
         place = _place(room)
         command = AddRoute(by=SYSTEM, route=place) if shown else RemoveRoute(by=SYSTEM, route=place)
         for session in sessions:
-            # One whose owner has not decided yet keeps it, and decides later.
+            # A session whose owner has not decided yet keeps the command, and decides later.
             with suppress(CommandRefused, NotFound, Undecided):
                 await self.serving.work.desk.send(session, command)
 
 
 def channels(serving: Serving) -> Iterable[Service]:
-    """Return the channel that the configuration asks for, if it does."""
+    """Return the channel, if the configuration asks for it."""
     section, operators = serving.config.matrix, serving.config.channels.get(CHANNEL)
     if section.homeserver is None or section.user is None or operators is None:
         return ()
     people = People(section.user, frozenset(operators.operators), frozenset(section.users), section.trust_homeserver)
-    terms = MatrixSettings(people, frozenset(section.rooms), section.pinned)
+    settings = MatrixSettings(people, frozenset(section.rooms), section.pinned)
     workspace = None if section.workspace is None else Path(_expanded(section.workspace))
 
     def wanted_at(place: Route) -> SessionSpec:
-        wanted = serving.wanted_at(place)
-        return replace(wanted, workspace=workspace, mode=default_mode(wanted.agent, workspace))
+        spec = serving.spec_at(place)
+        return replace(spec, workspace=workspace, mode=default_mode(spec.agent, workspace))
 
     async def find_account() -> Account:
         return await account_of(serving.wired.setup.home, serving.config, serving.wired.masker.learn)
@@ -137,17 +137,17 @@ def channels(serving: Serving) -> Iterable[Service]:
         home = serving.wired.setup.home
         return f"log: {home.database}", f"audit: {home.session(session).audit}"
 
-    doors = RoomRoutes(serving, ChannelPlaces(serving.wired.sessions, serving.work.turns.attend, wanted_at))
-    house = MatrixPorts(doors, RoomDisplays(serving), serving.line, serving.marks, log_places)
+    router = RoomRoutes(serving, ChannelPlaces(serving.wired.sessions, serving.work.turns.attend, wanted_at))
+    ports = MatrixPorts(router, RoomDisplays(serving), serving.line, serving.marks, log_places)
 
     def report(words: str, *, is_trouble: bool = False) -> None:
         serving.book.say(f"{CHANNEL}: {words}", "warning" if is_trouble else "info", service=CHANNEL)
 
-    return (MatrixChannel(find_account, terms, house, report),)
+    return (MatrixChannel(find_account, settings, ports, report),)
 
 
 async def account_of(home: Home, config: Config, learn: Callable[[str, str], None]) -> Account:
-    """Return who we are on the homeserver, with the secret that the configuration names; it is masked from here on."""
+    """Return our account on the homeserver, with the configured secret; from now on the secret is masked."""
     section = config.matrix
     assert section.homeserver is not None
     assert section.user is not None
@@ -166,9 +166,9 @@ async def _secret(variable: str | None, file: str | None) -> str | None:
     if variable is not None:
         try:
             return await FromEnvironment(variable, os.environ).read()
-        except Unavailable as fault:
-            # A file may still be put there; our own environment stays as it is.
-            raise LoginRefused(f"what signs in to Matrix cannot be read: {fault}") from None
+        except Unavailable as error:
+            # A file may still appear; our environment stays as it is.
+            raise LoginRefused(f"what signs in to Matrix cannot be read: {error}") from None
     return None if file is None else await FromFile(Path(_expanded(file))).read()
 
 

@@ -1,4 +1,4 @@
-"""Sessions of channels, for the process that serves a home: it goes on with them, and minds the deadlines of their asks."""
+"""Sessions of channels in the serving process: continues them, and watches the deadlines of their asks."""
 
 import asyncio
 from collections import defaultdict
@@ -29,19 +29,19 @@ IsOwed = Callable[[SessionId], bool]
 
 _MANY: Final = 1_000_000
 _OTHERS: Final = (*HOUSE_CHANNELS, TEAMS, MCP)
-"""Whose sessions others look after: whoever sits at a terminal, whichever process keeps the teams, and callers that only call."""
+"""Channels whose sessions others run: a person at a terminal, the process that runs the teams, and callers that only make calls."""
 _REST: Final = 1.0
 _UNDER_WAY: Final[tuple[SessionStatus, ...]] = ("opening", "working")
 _AT_ONCE: Final = 64
-"""How many sessions are loaded in one second; each takes a file and memory until it has been idle for a while."""
+"""How many sessions to load per second; each takes a file and memory until it has been idle for a while."""
 _PAGES: Final = (32, 256, 2_048)
-"""How many entries of a session's end are looked at, before it is loaded as a whole."""
+"""How many entries at a session's end to check before it is loaded as a whole."""
 
 
 class ChannelSessions:
-    """The service that looks after every session of a channel, and leaves those of a terminal to whoever sits there.
+    """The service that runs every session of a channel, and leaves those of a terminal to the process there.
 
-    A session in which there is nothing to do is not loaded: it is looked after from the first news of it on.
+    A session without work is not loaded until something happens in it.
     """
 
     name = "sessions"
@@ -51,27 +51,27 @@ class ChannelSessions:
         self._stores = stores
         self._attend = attend
         self._is_owed_an_end = is_owed_an_end
-        self._known: set[SessionId] = set()
+        self._seen: set[SessionId] = set()
 
     async def run(self) -> None:
-        """Take up what is there, and whatever is born or changes from then on."""
+        """Continue the existing sessions, and each one that is created or changes from now on."""
         async with asyncio.TaskGroup() as group:
-            look = None
+            check = None
             async for names in self._feed.changes():
                 if not names:
-                    if look is not None:
-                        look.cancel()
-                    look = group.create_task(self._look_at_all(), name="sessions: a look at each")
-                    # Everything is looked at; what happens meanwhile is told all the same.
+                    if check is not None:
+                        check.cancel()
+                    check = group.create_task(self._check_all(), name="sessions: a look at each")
+                    # Everything is being checked; changes that arrive meanwhile are still reported.
                     await asyncio.sleep(_REST)
-                self._look_at({session for name in names if (session := session_of(name)) is not None})
+                self._check({session for name in names if (session := session_of(name)) is not None})
 
     def health(self) -> str:
-        """Return nothing: it has no way to be unwell that its end would not tell."""
+        """Return "": if it fails, it ends, and the supervisor reports that."""
         return ""
 
     def take_up(self) -> int:
-        """Go on with every session that somebody left in the middle of something; return how many sessions of channels have not ended."""
+        """Continue every session that was left in the middle of work; return how many channel sessions have not ended."""
         rows = self._rows()
         for row in rows:
             if row.status in _UNDER_WAY:
@@ -81,31 +81,31 @@ class ChannelSessions:
     def _rows(self) -> list[SessionRow]:
         return [row for row in self._stores.index.sessions(SessionQuery(limit=_MANY)) if row.channel not in _OTHERS]
 
-    async def _look_at_all(self) -> None:
-        """Take up the sessions in which there is something to do, with pauses, so that others are served in between."""
+    async def _check_all(self) -> None:
+        """Continue the sessions with work to do, with pauses so that others are served in between."""
         rows = await asyncio.to_thread(self._rows)
-        self._known.clear()
+        self._seen.clear()
         ordered = {row.session for row in rows} & {session_of(stream) for stream in self._stores.inbox.streams_waiting()}
-        taken = 0
+        count = 0
         for row in sorted(rows, key=lambda row: row.session not in ordered):
-            if row.session not in self._known and (row.session in ordered or self._has_work(row)):
+            if row.session not in self._seen and (row.session in ordered or self._has_work(row)):
                 self._take(row.session)
-                taken += 1
-                if taken % _AT_ONCE == 0:
+                count += 1
+                if count % _AT_ONCE == 0:
                     await asyncio.sleep(_REST)
             await asyncio.sleep(0)
 
     def _has_work(self, row: SessionRow) -> bool:
-        """Tell whether something is left to do in a session, by the end of its log; where that does not say, there may be."""
+        """Tell whether a session has work left, judged by the end of its log; True if that is inconclusive."""
         if row.status == "closed":
-            # Where a process died between a session's end and telling of it, whoever attends to it does that.
+            # If a process died between a session's end and its hooks, attending the session completes them.
             return self._is_owed_an_end(row.session)
         log, stream = self._stores.log, session_stream(row.session)
-        # A session that cannot be read now is left to whoever attends to it, who tries again.
+        # A session that cannot be read now is left to its attendant, which retries.
         with suppress(CurtainwallError):
             head = log.head(stream)
-            for many in _PAGES:
-                at_rest = is_at_rest(log.read(stream, head - many, many), is_whole=many >= head)
+            for count in _PAGES:
+                at_rest = is_at_rest(log.read(stream, head - count, count), is_whole=count >= head)
                 if at_rest is not None:
                     return not at_rest
         return True
@@ -115,16 +115,16 @@ class ChannelSessions:
         return rows[0] if rows else None
 
     def _take(self, session: SessionId) -> None:
-        self._known.add(session)
+        self._seen.add(session)
         self._attend(session)
 
-    def _look_at(self, sessions: Collection[SessionId]) -> None:
+    def _check(self, sessions: Collection[SessionId]) -> None:
         for session in sessions:
-            if session in self._known:
+            if session in self._seen:
                 continue
             row = self._row_of(session)
             if row is not None:
-                self._known.add(session)
+                self._seen.add(session)
                 if row.channel not in _OTHERS and row.status != "closed":
                     self._attend(session)
 
@@ -133,7 +133,7 @@ _PAUSE = 1.0
 
 
 class Deadlines:
-    """The service that sets this process's alarm to what is open anywhere in the home."""
+    """The service that sets this process's alarm to every open deadline in the home."""
 
     name = "deadlines"
 
@@ -143,24 +143,24 @@ class Deadlines:
         self._alarm = alarm
 
     async def run(self) -> None:
-        """Set the alarm to what is open, and to what is asked or settled from then on."""
+        """Set the alarm to the open asks, and to those that are asked or settled from now on."""
         async for names in self._feed.changes():
             if not names:
                 self._set(ApprovalQuery(with_deadline=True, limit=None, brief=True))
             for name in names:
                 if (session := session_of(name)) is not None:
                     self._set(ApprovalQuery(session=session, with_deadline=True, limit=None, brief=True), session)
-            # Sessions at work write many times a second; what changes meanwhile is named together.
+            # Busy sessions write many times a second; changes during the pause are reported together.
             await asyncio.sleep(_PAUSE)
 
     def health(self) -> str:
-        """Return nothing: if this cannot run, the supervisor reports that."""
+        """Return "": if this cannot run, the supervisor reports that."""
         return ""
 
     def _set(self, query: ApprovalQuery, *sessions: SessionId) -> None:
-        found = defaultdict[SessionId, list[Deadline]](list, {session: [] for session in sessions})
+        by_session = defaultdict[SessionId, list[Deadline]](list, {session: [] for session in sessions})
         for row in self._index.approvals(query):
             if row.deadline is not None:
-                found[row.session].append(Deadline(row.approval, row.asked, row.deadline))
-        for session, deadlines in found.items():
+                by_session[row.session].append(Deadline(row.approval, row.asked, row.deadline))
+        for session, deadlines in by_session.items():
             self._alarm.set(session_stream(session), deadlines)

@@ -16,7 +16,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def health_of(serving: Serving) -> Health:
     """Return how everything is."""
-    clock, tally, fault = serving.wired.house.clock, Tally({}, {}, None), ""
+    clock, tally, fault = serving.wired.registry.clock, Tally({}, {}, None), ""
     try:
         tally = serving.wired.store.tallies.tally()
     except CurtainwallError as error:
@@ -28,8 +28,8 @@ def health_of(serving: Serving) -> Health:
         began=serving.began,
         now=clock.now(),
         policy=serving.wired.setup.policy.version,
-        fault_in_files=serving.reloading.fault,
-        wait_for_restart=tuple(sorted(serving.reloading.waiting)),
+        fault_in_files=serving.reload.fault,
+        wait_for_restart=tuple(sorted(serving.reload.waiting)),
         services=serving.supervisor.health(),
         restarts=serving.supervisor.restarts(),
         sessions={status: tally.sessions.get(status, 0) for status in ("opening", "ready", "working", "waiting", "closed")},
@@ -79,7 +79,7 @@ class StatusPages:
         from curtainwall.serve.http import listen, serve_pages
 
         guard = Middleware(TrustedHostMiddleware, allowed_hosts=[_HERE, "localhost"])
-        pages = Starlette(routes=status_routes(lambda: health_of(self._serving)), middleware=[guard])
+        pages = Starlette(routes=status_routes(lambda: health_of(self._serving), self._serving.measures), middleware=[guard])
         ear = listen(_HERE, self._port, "serve.status-port")
         self._serving.book.say(f"health is at http://{_HERE}:{self._port}/health, metrics beside it", service=self.name)
         await serve_pages(pages, ear)

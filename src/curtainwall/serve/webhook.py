@@ -1,4 +1,4 @@
-"""Webhooks as services: the endpoint, and the outcomes of deliveries, sent through the gate like anything else that leaves the machine."""
+"""Webhooks as services: the endpoint, and the callbacks with outcomes, which pass the gate like everything that leaves the machine."""
 
 import asyncio
 import json
@@ -38,13 +38,13 @@ from curtainwall.session import lift
 
 TOOL = "fetch.get"
 _MANY = 1_000_000
-_LOOK_AGAIN = 0.25
+_FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 8.0
 _ENDED = ("done", "failed", "interrupted")
 
 
 class Callbacks:
-    """Sends each outcome once: what was sent, denied, or may have been sent before a crash, is not sent again."""
+    """Sends each outcome once: what was sent or denied, or may have been sent before a crash, is not sent again."""
 
     name = "webhook callbacks"
 
@@ -54,19 +54,19 @@ class Callbacks:
         self._settled: set[SessionId] = set()
         self._sending: dict[SessionId, asyncio.Task[None]] = {}
         self._changed: set[SessionId] = set()
-        """Those that changed while they were being sent, to be looked at again."""
+        """Sessions that changed while their callback was being sent, to be checked again."""
 
     def health(self) -> str:
-        """Callbacks that fail are outcomes of their sessions, and no fault of the service."""
+        """Return "": a failed callback is an outcome of its session, not a fault of the service."""
         return ""
 
     async def run(self) -> None:
         """Send outcomes until cancelled."""
         try:
-            async for names in self._wired.house.feed.changes():
+            async for names in self._wired.registry.feed.changes():
                 if names:
                     for session in filter(None, map(session_of, names)):
-                        self._look_at(session)
+                        self._check(session)
                 else:
                     for row in self._wired.store.index.sessions(SessionQuery(channel=CHANNEL, limit=_MANY)):
                         self._consider(row)
@@ -75,7 +75,7 @@ class Callbacks:
                 task.cancel()
             await asyncio.gather(*self._sending.values(), return_exceptions=True)
 
-    def _look_at(self, session: SessionId) -> None:
+    def _check(self, session: SessionId) -> None:
         if session not in self._settled:
             for row in self._wired.store.index.sessions(SessionQuery(prefix=session, channel=CHANNEL, limit=1)):
                 self._consider(row)
@@ -87,17 +87,17 @@ class Callbacks:
             return
         if session in self._settled or row.status != "ready" or not row.turns:
             return
-        hook, url = self._wanted(session)
+        hook, url = self._callback_of(session)
         if url is None or self._was_sent(session, url):
             self._settled.add(session)
         else:
             self._sending[session] = asyncio.create_task(self._send(session, hook, url), name=f"callback of {session}")
 
     async def _send(self, session: SessionId, hook: str, url: str) -> None:
-        pause = _LOOK_AGAIN
+        pause = _FIRST_PAUSE
         try:
             while True:
-                if await self._is_tried(session, hook, url):
+                if await self._try_send(session, hook, url):
                     break
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -105,24 +105,24 @@ class Callbacks:
             del self._sending[session]
         if session in self._changed:
             self._changed.discard(session)
-            self._look_at(session)
+            self._check(session)
 
-    async def _is_tried(self, session: SessionId, hook: str, url: str) -> bool:
-        """Send the outcome, or have it asked about; False where that has to be tried again although nothing will have changed.
+    async def _try_send(self, session: SessionId, hook: str, url: str) -> bool:
+        """Send the outcome, or ask for approval; return False if it must be tried again although nothing will change.
 
-        Nobody waits for an answer: it changes the session, which is looked at again then, by whoever serves by that time.
+        Nobody waits for the approval: an answer changes the session, which is then checked again, by whichever process serves.
         """
         gate = self._wired.gate
         try:
-            # First, since it costs nothing to hear that somebody else has it, and the log may be long.
-            async with self._wired.house.hold(session):
+            # Hold the session first: learning that another process has it costs nothing, and the log may be long.
+            async with self._wired.registry.hold(session):
                 outcome = self._deliveries.whole_outcome(hook, session)
                 if outcome.status not in _ENDED or self._was_sent(session, url):
                     return True
-                # One that was answered while nobody was there to send it goes first; otherwise it is asked for.
-                answers = await gate.take_up(session) or (await gate.request(session, _request(session, url, outcome), wait=False),)
+                # A callback that was approved while no process could send it goes first; otherwise request one.
+                answers = await gate.resume_answered(session) or (await gate.request(session, _request(session, url, outcome), wait=False),)
         except (TryLater, Broken, Conflict):
-            # Whoever answered has the session a moment longer, or nothing can be written; nothing tells us when that is over.
+            # Another process holds the session a moment longer, or nothing can be written; nothing signals when that ends.
             return False
         except CurtainwallError:
             # It was closed or deleted meanwhile.
@@ -131,8 +131,8 @@ class Callbacks:
             self._settled.add(session)
         return True
 
-    def _wanted(self, session: SessionId) -> tuple[str, str | None]:
-        """Return the hook that a session was delivered to, and where its outcome goes."""
+    def _callback_of(self, session: SessionId) -> tuple[str, str | None]:
+        """Return the hook that a session was delivered to, and its callback address."""
         hooks = self._wired.setup.config.webhooks.hooks
         for place in self._wired.store.index.routes_to(session):
             series = series_of(place)
@@ -141,8 +141,8 @@ class Callbacks:
         return "", None
 
     def _was_sent(self, session: SessionId, url: str) -> bool:
-        """Tell whether the callback was sent, may have been, or never will be; one that asks, or was answered and not run, was not."""
-        made: set[CallId] = set()
+        """Tell whether the callback was sent, may have been, or never will be; not if it still asks or was approved but not run."""
+        calls: set[CallId] = set()
         for entry in self._wired.store.log.read(session_stream(session)):
             event = lift(entry)
             if not isinstance(event, CallEvent):
@@ -150,9 +150,9 @@ class Callbacks:
             match event:
                 case CallRequested():
                     if event.turn is None and event.subject.tool == TOOL and event.subject.raw.get("url") == url:
-                        made.add(event.call)
+                        calls.add(event.call)
                 case CallPermitted() | CallFinished() | CallDenied() | CallLost():
-                    if event.call in made:
+                    if event.call in calls:
                         return True
                 case CallDropped():
                     pass
@@ -171,13 +171,13 @@ SECTIONS = frozenset({"webhooks"})
 
 
 def services(serving: Serving) -> Iterable[Service]:
-    """Return the services for webhooks, where the configuration has any."""
+    """Return the services for webhooks, if any are configured."""
     wired = serving.wired
     if wired.setup.config.webhooks.hooks:
         deliveries = WebhookDeliveries(wired, serving.work.turns.attend, serving.model)
         endpoint = WebhookEndpoint(
-            hooks_in(wired), deliveries, wired.house.clock, lambda words: serving.book.say(words, service="webhooks")
+            hooks_in(wired), deliveries, wired.registry.clock, lambda words: serving.book.say(words, service="webhooks")
         )
-        spot = ListenAddress(wired.setup.config.webhooks.address, "/hooks/NAME", "webhooks.listen", serving.book.say)
-        yield HttpService("webhooks", endpoint.app, spot)
+        address = ListenAddress(wired.setup.config.webhooks.address, "/hooks/NAME", "webhooks.listen", serving.book.say)
+        yield HttpService("webhooks", endpoint.app, address)
         yield Callbacks(wired, deliveries)

@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from curtainwall.session.blobs import blobs_of, logged_bytes
     from curtainwall.session.calls import MANY_RESOURCES, needs_program, with_program
-    from curtainwall.session.card import LONGEST_PLAN, card_text, inert, label_words, shows_all, visible
+    from curtainwall.session.card import LONGEST_PLAN, card_text, label_words, shows_all
     from curtainwall.session.decide import decide, decide_by_log, is_decided_by_log, require_short_name
     from curtainwall.session.diagnostics import Diagnostic, DiagnosticKind, diagnose
+    from curtainwall.session.draft import Decided, decide_on, draft_after
     from curtainwall.session.evolve import apply, evolve, fold
+    from curtainwall.session.fold_version import FOLD_VERSION
     from curtainwall.session.in_force import rules_in_force
-    from curtainwall.session.limits import ASKS_KEPT, DIGESTS_KEPT, BreakerLimits, Figure, figures, newest, remember_ask, remember_repeat
+    from curtainwall.session.limits import (
+        ASKS_KEPT,
+        DIGESTS_KEPT,
+        BreakerLimits,
+        Figure,
+        figures,
+        newest,
+        remember_ask,
+        remember_repeat,
+    )
     from curtainwall.session.open_work import CallStatus, OpenApproval, OpenCall, OpenWork, pending_ask
     from curtainwall.session.peers import (
         answer_arguments,
@@ -24,9 +36,10 @@ if TYPE_CHECKING:
         require_no_cycle,
         unanswerable,
     )
-    from curtainwall.session.replay import BlobCheck, Violation, blobs_of, replay
+    from curtainwall.session.replay import BlobCheck, Violation, replay
     from curtainwall.session.rest import is_at_rest
-    from curtainwall.session.rules import Rules, Whose, table_of
+    from curtainwall.session.rules import ActiveRules, Rules, SessionRules, Whose, table_of
+    from curtainwall.session.snapshot import KeptFold, decode_fold, encode_fold
     from curtainwall.session.standing_answers import (
         ProjectState,
         Since,
@@ -39,6 +52,7 @@ if TYPE_CHECKING:
         still_permitted,
     )
     from curtainwall.session.state import SETTLED_KEPT, Phase, SessionState, Settled, Spent, Totals
+    from curtainwall.session.text import inert, visible
     from curtainwall.session.transcript import Transcript, TranscriptMessage, TranscriptTurn, transcript
     from curtainwall.session.upcast import LIFTS, Lift, lift
 else:
@@ -47,16 +61,20 @@ else:
 __all__ = [
     "ASKS_KEPT",
     "DIGESTS_KEPT",
+    "FOLD_VERSION",
     "LIFTS",
     "LONGEST_PLAN",
     "MANY_RESOURCES",
     "SETTLED_KEPT",
+    "ActiveRules",
     "BlobCheck",
     "BreakerLimits",
     "CallStatus",
+    "Decided",
     "Diagnostic",
     "DiagnosticKind",
     "Figure",
+    "KeptFold",
     "Lift",
     "OpenApproval",
     "OpenCall",
@@ -64,6 +82,7 @@ __all__ = [
     "Phase",
     "ProjectState",
     "Rules",
+    "SessionRules",
     "SessionState",
     "Settled",
     "Since",
@@ -82,8 +101,12 @@ __all__ = [
     "covers_of",
     "decide",
     "decide_by_log",
+    "decide_on",
     "decide_project",
+    "decode_fold",
     "diagnose",
+    "draft_after",
+    "encode_fold",
     "evolve",
     "figures",
     "fold",
@@ -93,6 +116,7 @@ __all__ = [
     "is_decided_by_log",
     "label_words",
     "lift",
+    "logged_bytes",
     "may_receive",
     "needs_program",
     "newest",

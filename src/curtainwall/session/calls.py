@@ -20,6 +20,7 @@ from curtainwall.model import (
     CallPermitted,
     CallRequested,
     CommandRefused,
+    Cover,
     DropCall,
     Effect,
     Finding,
@@ -126,10 +127,11 @@ def proceed(state: SessionState, command: ProceedCall, rules: Rules, moment: Mom
     if verdict.effect is Effect.DENY:
         return tuple(CallDenied(at=moment.at, call=each, verdict=verdict) for each in (command.call, *_joined_to(state, command.call)))
     case = _Case(state, command.call, command.subject, rules, moment)
-    if verdict.effect is Effect.ALLOW or still_covers(command.subject, covers_of(verdict, command.subject), call.covers):
+    asked = covers_of(verdict, command.subject)
+    if verdict.effect is Effect.ALLOW or still_covers(command.subject, asked, call.covers):
         steps = step_grants(command.subject, verdict, call.answered_by or SYSTEM, command.call, moment)
         return (_permit(case, verdict, (str(call.approval),), call.answered_by), *steps)
-    events = _answer_or_ask(case, verdict)
+    events = _answer_or_ask(case, verdict, asked)
     return (*events, *_followed(events, _joined_to(state, command.call)))
 
 
@@ -181,7 +183,7 @@ def _decide_on(case: _Case, hook: HookSays | None) -> tuple[AnyEvent, ...]:
         return (LoopDetected(at=at, call=case.call, what="repeat", count=repeats), case.deny(stop))
     if verdict.effect is Effect.ALLOW:
         return (_permit(case, verdict, ()),)
-    return _answer_or_ask(case, verdict)
+    return _answer_or_ask(case, verdict, covers_of(verdict, case.subject))
 
 
 def _judged(case: _Case) -> Verdict:
@@ -197,7 +199,7 @@ def _tighten(verdict: Verdict, hook: HookSays | None, subject: Subject) -> Verdi
     rule = RuleId(f"{BY_HOOK}{hook.hook}")
     if hook.effect == "deny":
         return denial(rule, hook.reason)
-    asking = {finding.resource: finding.because for finding in verdict.asked if finding.step is None}
+    asking = {it.resource: it.because for it in verdict.findings if it.effect is Effect.ASK and it.step is None}
     own = (Finding(resource=place, effect=Effect.ASK, because=(*asking.get(place, ()), rule)) for place in range(len(subject.resources)))
     findings = (*own, *(finding for finding in verdict.findings if finding.step is not None))
     if verdict.effect is Effect.ALLOW:
@@ -206,9 +208,9 @@ def _tighten(verdict: Verdict, hook: HookSays | None, subject: Subject) -> Verdi
     return Verdict(effect=Effect.ASK, because=(*verdict.because, rule), reason=reason, findings=findings)
 
 
-def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
+def _answer_or_ask(case: _Case, verdict: Verdict, asked: tuple[Cover, ...]) -> tuple[AnyEvent, ...]:
     at, state = case.moment.at, case.state
-    answer = standing_answer(state, case.subject, verdict, case.rules)
+    answer = standing_answer(state, case.subject, asked, case.rules)
     if answer is not None:
         once = [grant for grant in state.grants.values() if grant.id == answer and grant.scope is GrantScope.ONCE]
         # A human's yes to this very plan, kept while its agent was gone, is a yes to its steps; no other standing answer is.
@@ -225,11 +227,11 @@ def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
     if is_plan:
         shown = plan_text(case.subject, verdict, state.labels, state.mode, read_only=read_only)
     else:
-        shown = card_text(case.subject, verdict, state.labels, read_only=read_only)
+        shown = card_text(case.subject, asked, verdict.reason, state.labels, read_only=read_only)
     if is_plan and len(shown) > LONGEST_PLAN:
         words = f"the plan is too long to be shown whole: {len(shown):,} letters, at most {LONGEST_PLAN:,}; propose less at once"
         return (case.deny(denial("plan-too-long", words)),)
-    open_ = _same_ask(state, case.subject, verdict)
+    open_ = _same_ask(state, case.subject, asked)
     if open_ is not None:
         return (ApprovalJoined(at=at, approval=open_, call=case.call),)
     asks = count_asks(state.recent_asks, at, case.rules.breaker)
@@ -245,7 +247,7 @@ def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
             approval=_free_id(case),
             call=case.call,
             digest=case.subject.digest,
-            covers=covers_of(verdict, case.subject),
+            covers=asked,
             shown=shown,
             policy=case.rules.policy.version,
             deadline=None if deadline is None else at + deadline,
@@ -269,8 +271,7 @@ def _permit(case: _Case, verdict: Verdict, answered_by: tuple[str, ...], approve
     )
 
 
-def _same_ask(state: SessionState, subject: Subject, verdict: Verdict) -> ApprovalId | None:
-    asked = covers_of(verdict, subject)
+def _same_ask(state: SessionState, subject: Subject, asked: tuple[Cover, ...]) -> ApprovalId | None:
     for approval, open_ in state.approvals.items():
         if open_.asked.digest == subject.digest and open_.calls and still_covers(subject, asked, open_.asked.covers):
             return approval

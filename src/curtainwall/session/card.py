@@ -1,7 +1,6 @@
 """The exact text that a human is shown for a call or a plan: what the agent wrote is inert, cuts are stated."""
 
 import json
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -23,25 +22,17 @@ from curtainwall.model import (
     Subject,
     Verdict,
     Who,
-    in_order,
 )
 from curtainwall.session.standing_answers import ONE_TEXT, covers_of, is_for_one_call, scope_of_answer
+from curtainwall.session.text import VALUE_LIMIT, inert, spelt, spelt_whole
 
-_VALUE_LIMIT = 2_000
 _WANTS_LIMIT = 12_000
 _ARGUMENTS_LIMIT = 8_000
 _HIDDEN_LIMIT = 8_000
-_MARKS_LIMIT = 3
 # What was found when a call was looked at, in words that begin a line of the card.
 _LOOKED_AT: Final[Mapping[str, tuple[str, ...]]] = {GIT_PUSH: ("pushes",), MOVE_FILE: ("moves",)}
 # What is behind a mask was not seen, and two things can have the same one.
 _MASK_START = "[masked:"
-
-# Letters and marks that Unicode calls printable and nobody sees: fillers, the braille blank, joiners and variation selectors.
-_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0").union(
-    map(chr, range(0xFE00, 0xFE10)), map(chr, range(0xE0100, 0xE01F0))
-)
-
 
 _ONE_CALL: Final = "a yes for the session or the project is for exactly this call, as often as it comes; any other arguments ask again"
 
@@ -49,20 +40,21 @@ READ_ONLY: Final = "the project is read-only for this command until edits are gr
 """What the card of a command says where the project will be read-only for it."""
 
 
-def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSource], *, read_only: bool = False) -> str:
+def card_text(
+    subject: Subject, covers: Sequence[Cover], reason: str, labels: Mapping[Label, LabelSource], *, read_only: bool = False
+) -> str:
     """Return what an approval shows: tool, roles and resources, both argument forms, the rules, and what set the labels.
 
     With `read_only` commands cannot change the workspace, which whoever approves one should know.
     """
-    covers = covers_of(verdict, subject)
     lines = [f"tool: {spelt(subject.tool)}", *_cut_lines(_wants(covers), _WANTS_LIMIT)]
     lines += [f"{key} {spelt(str(subject.canonical[key]))}" for key in _LOOKED_AT.get(subject.tool, ()) if key in subject.canonical]
     if scope_of_answer(GrantScope.ONCE, covers) is GrantScope.SESSION:
         lines.append("a yes holds for the rest of this session")
     if is_for_one_call(subject.tool, covers) and not any(cover.value in ONE_TEXT for cover in covers):
         lines.append(_ONE_CALL)
-    if verdict.reason:
-        lines.append(f"because {spelt(verdict.reason)}")
+    if reason:
+        lines.append(f"because {spelt(reason)}")
     lines += label_lines(labels)
     if read_only and subject.tool == SHELL_RUN:
         lines.append(READ_ONLY)
@@ -107,45 +99,9 @@ def shows_arguments(subject: Subject) -> bool:
     return whole and not any(cut) and _cut_lines(hidden, _HIDDEN_LIMIT) == hidden
 
 
-def inert(text: str) -> str:
-    """Return text that cannot move a cursor, hide itself or pretend to be ours: one line, visible characters only, cut if long."""
-    half = _VALUE_LIMIT // 2
-    if len(text) > 2 * _VALUE_LIMIT:
-        # Making megabytes visible takes seconds, and nobody would see them.
-        return f"{visible(text[:half])[:half]} …[{len(text) - 2 * half} characters cut]… {visible(text[-half:])[-half:]}"
-    shown = visible(text)
-    if len(shown) <= _VALUE_LIMIT:
-        return shown
-    return f"{shown[:half]} …[{len(shown) - 2 * half} characters cut]… {shown[-half:]}"
-
-
-def spelt(text: str) -> str:
-    """Return inert text in which everything stands in the order in which it is used, also beside letters from right to left."""
-    return inert(in_order(text))
-
-
-def spelt_whole(text: str) -> str:
-    """Return text in the order in which it is used, with everything visible and nothing cut."""
-    return visible(in_order(text))
-
-
-def visible(text: str) -> str:
-    """Return text with everything escaped that is not seen, or not seen where it stands; nothing is cut."""
-    if text.isascii() and text.isprintable():
-        return text
-    shown: list[str] = []
-    marks = 0
-    for char in text:
-        # A few marks make an accent; a pile of them grows over the lines around it.
-        marks = marks + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
-        plain = char.isprintable() and char not in _UNSEEN and marks <= _MARKS_LIMIT
-        shown.append(char if plain else char.encode("unicode_escape", "surrogatepass").decode())
-    return "".join(shown)
-
-
 def _is_whole(text: str) -> bool:
     # Spelling out never makes a text shorter, and spelling out megabytes takes seconds.
-    return len(text) <= _VALUE_LIMIT and len(spelt_whole(text)) <= _VALUE_LIMIT
+    return len(text) <= VALUE_LIMIT and len(spelt_whole(text)) <= VALUE_LIMIT
 
 
 def _json(value: JsonValue) -> str:

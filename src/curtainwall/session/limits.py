@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from curtainwall.model import AnyEvent, Basis, BudgetExhausted, BudgetKind, BudgetWarned, Digest, Millis
+from curtainwall.model import (
+    AnyEvent,
+    Basis,
+    BudgetExhausted,
+    BudgetKind,
+    BudgetWarned,
+    Digest,
+    Millis,
+)
 from curtainwall.session.state import SessionState, Spent
 
 DIGESTS_KEPT = 128

@@ -23,11 +23,6 @@ from curtainwall.model import (
     CallLost,
     CallPermitted,
     CallRequested,
-    CompactionAsked,
-    CompactionSet,
-    CompactionSkipped,
-    ContextEvent,
-    ContextMeasured,
     Digest,
     Effect,
     ExtensionNoted,
@@ -37,9 +32,7 @@ from curtainwall.model import (
     GrantRevoked,
     GrantUsed,
     Group,
-    HistoryCompacted,
     HistoryInherited,
-    InstructionsPinned,
     InterruptAsked,
     LifeEvent,
     ModelEvent,
@@ -50,9 +43,6 @@ from curtainwall.model import (
     PeerAnswered,
     PeerAnswerTaken,
     PermitId,
-    ProgramEvent,
-    ProgramFinished,
-    ProgramSaved,
     SessionClosed,
     SessionOpened,
     SessionReady,
@@ -64,14 +54,13 @@ from curtainwall.model import (
     TurnStarted,
     TurnStatus,
 )
+from curtainwall.session.blobs import blobs_of
 
 AnswerEvent = ApprovalEvent | GrantEvent
 WorkingEvent = LifeEvent | TurnEvent | ModelEvent
-KeepingEvent = LifeEvent | CallEvent | ModelEvent | ProgramEvent | ContextEvent
-"""The groups with members that keep something in blobs."""
 
 _CALLS, _ANSWERS = Group[CallEvent](CallEvent), Group[AnswerEvent](AnswerEvent)
-_TURNS, _KEEPING = Group[WorkingEvent](WorkingEvent), Group[KeepingEvent](KeepingEvent)
+_TURNS = Group[WorkingEvent](WorkingEvent)
 
 _AFTER_CLOSE = (SessionRenamed, ExtensionNoted, PeerAnswered, PeerAnswerTaken, BudgetRaised)
 
@@ -297,38 +286,3 @@ def _ended(seen: _Seen, call: CallId, *, ran: bool) -> list[str]:
 
 def _bad_blobs(event: AnyEvent, check: BlobCheck) -> list[str]:
     return [problem for ref in blobs_of(event) if (problem := check(ref)) is not None]
-
-
-def blobs_of(event: AnyEvent) -> tuple[BlobRef, ...]:
-    """Return the blobs that hold what an event says."""
-    if not _KEEPING.holds(event):
-        return ()
-    refs: list[BlobRef | None] = []
-    payloads: list[Payload | None] = []
-    match event:
-        case CallFinished():
-            payloads += (event.result, event.shown)
-        case ModelRequested():
-            payloads.append(event.added)
-        case ModelResponded():
-            payloads += (event.raw, event.normalised)
-        case HistoryCompacted():
-            payloads.append(event.summary)
-        case ProgramSaved():
-            payloads.append(event.program.state)
-        case ProgramFinished():
-            payloads.append(event.shown)
-        case InstructionsPinned():
-            payloads.append(event.text)
-        case HistoryInherited():
-            refs.append(event.history)
-        case SessionOpened() | SessionReady() | SessionRenamed() | SessionClosed() | ModelFailed():
-            return ()
-        case CallRequested() | CallDenied() | CallPermitted() | CallLost() | CallDropped():
-            return ()
-        case ContextMeasured() | CompactionAsked() | CompactionSkipped() | CompactionSet():
-            return ()
-        case _:
-            assert_never(event)
-    refs += (payload.blob for payload in payloads if payload is not None)
-    return tuple(ref for ref in refs if ref is not None)

@@ -1,7 +1,8 @@
 """What a decision stands on besides the log: policy, standing project grants, operators and limits."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from curtainwall import policy as judging
@@ -68,6 +69,36 @@ class Rules:
     def with_project_grants(self, grants: Mapping[GrantId, Grant]) -> "Rules":
         """Return the rules of a session that works in a project with these grants."""
         return self if not grants and not self.project_grants else replace(self, project_grants=grants)
+
+
+class ActiveRules:
+    """The rules in force, until others take their place as a whole; each decision is made by one of them."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def __call__(self) -> Rules:
+        """Return the rules in force."""
+        return self._rules
+
+    def take(self, rules: Rules) -> None:
+        """Let every decision from now on be made by these rules."""
+        self._rules = rules
+
+
+@dataclass(frozen=True)
+class SessionRules:
+    """The rules of one session, the same for all decisions that are made together; nothing is loaded before one of them needs it."""
+
+    in_force: Callable[[], Rules]
+    opened: SessionOpened | None
+    grants: Mapping[GrantId, Grant]
+    """What was granted in the project in which the session works."""
+
+    @cached_property
+    def now(self) -> Rules:
+        """Return the rules."""
+        return self.in_force().of_session(self.opened).with_project_grants(self.grants)
 
 
 def table_of(whose: Whose) -> str:

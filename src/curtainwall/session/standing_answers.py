@@ -46,7 +46,7 @@ _DISABLED, _BY_MODE = "disabled-rule", "mode:"
 
 def covers_of(verdict: Verdict, subject: Subject) -> tuple[Cover, ...]:
     """Return what a human is asked: every asked role and resource with the rules that ask."""
-    asked = ((resource_of(finding, subject), finding) for finding in verdict.asked)
+    asked = ((resource_of(finding, subject), finding) for finding in verdict.findings if finding.effect is Effect.ASK)
     return tuple(Cover(role=resource.role, value=_asked_value(resource), rules=finding.because) for resource, finding in asked)
 
 
@@ -88,21 +88,20 @@ def is_for_one_call(tool: str, covers: Iterable[Cover]) -> bool:
     return is_external(tool) or any(cover.left_open for cover in covers)
 
 
-def standing_answer(state: SessionState, subject: Subject, verdict: Verdict, rules: Rules) -> str | None:
-    """Return the name of the one standing answer that covers everything asked, or None.
+def standing_answer(state: SessionState, subject: Subject, asked: tuple[Cover, ...], rules: Rules) -> str | None:
+    """Return the name of the one standing answer that covers everything that a subject asks, or None.
 
     INVARIANT: half an answer is none. Two answers that cover one half each do not add up, and an ask that does not say what it asks
     is covered by nothing.
     """
-    asked = covers_of(verdict, subject)
     if not asked:
         return None
     for grant in (*state.grants.values(), *rules.project_grants.values()):
         if _answers(grant, subject, asked):
             return grant.id
-    if all(finding.because and state.disabled.issuperset(finding.because) for finding in verdict.asked):
+    if all(cover.rules and state.disabled.issuperset(cover.rules) for cover in asked):
         return _DISABLED
-    if state.mode is Mode.ACCEPT_EDITS and all(set(finding.because) == {policy.PROJECT_EDIT} for finding in verdict.asked):
+    if state.mode is Mode.ACCEPT_EDITS and all(set(cover.rules) == {policy.PROJECT_EDIT} for cover in asked):
         return f"{_BY_MODE}accept-edits"
     if state.mode is Mode.BYPASS and all(cover.role not in policy.NEVER_BYPASSED for cover in asked):
         return f"{_BY_MODE}bypass"
@@ -131,9 +130,10 @@ def still_permitted(state: SessionState, subject: Subject, permit: CallPermitted
     verdict = policy.judge(rules.policy, subject, replace(state.facts, labels=labels))
     if verdict.effect is not Effect.ASK:
         return verdict.effect is Effect.ALLOW
-    if counts and still_covers(subject, covers_of(verdict, subject), covers_of(permit.verdict, subject)):
+    asked = covers_of(verdict, subject)
+    if counts and still_covers(subject, asked, covers_of(permit.verdict, subject)):
         return True
-    return standing_answer(state, subject, verdict, rules) is not None
+    return standing_answer(state, subject, asked, rules) is not None
 
 
 def _hook_asked(permit: CallPermitted) -> bool:

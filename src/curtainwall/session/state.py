@@ -1,4 +1,4 @@
-"""What a session is at one point of its log: what is still open, plus small totals. Never stored."""
+"""What a session is at one point of its log: what is still open, plus small totals. Only a cache ever stores it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -204,8 +204,16 @@ class SessionState(OpenWork):
     @property
     def place(self) -> Place:
         """Return what the meaning of a call depends on."""
-        assert self.opened is not None
-        return Place(session=self.opened.session, workspace=self.workspace, mode=self.mode, git_directory=self.git_directory)
+        opened = self.opened
+        assert opened is not None
+        return Place(
+            session=opened.session,
+            workspace=opened.workspace,
+            mode=self.mode,
+            git_directory=self.git_directory,
+            agent=opened.agent,
+            team=opened.team,
+        )
 
     @property
     def facts(self) -> "policy.SessionFacts":

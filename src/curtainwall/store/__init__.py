@@ -1,4 +1,4 @@
-"""The log and what stands beside it, on disk and in memory: entries, inboxes, leases, blobs, lists. It knows the model alone."""
+"""The log and everything stored with it, on disk or in memory: entries, inboxes, leases, blobs, lists. Depends only on the model."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Big payloads as files named by their digest: whole or not there at all."""
+"""Stores big payloads as files named by their digest. A file is either complete or absent."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from curtainwall.store.home import private_directory, private_file, sync_directo
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _IN_TEXT = re.compile(rb"[0-9a-f]{64}")
-# A blob is kept before the event that names it: what is younger than this may still be on its way into the log.
+# A blob is stored before the event that names it, so a blob younger than this may not be in the log yet.
 _GRACE_SECONDS = 24 * 3600
 
 
@@ -30,7 +30,7 @@ class FileBlobs:
         self._root = root
 
     async def put(self, content: bytes) -> BlobRef:
-        """Keep the bytes durably and return their name."""
+        """Store the bytes durably and return a reference to them."""
         return await asyncio.to_thread(self._put, content)
 
     def get(self, digest: str) -> bytes:
@@ -48,13 +48,13 @@ class FileBlobs:
         return content
 
     def collect(self, payloads: Iterable[bytes]) -> int:
-        """Delete the blobs that no payload names, nor a blob that one names, and return how many went."""
-        there = {path.name: path for path in self._root.glob("??/*")}
+        """Delete the blobs that are named neither by a payload nor by a blob in use, and return how many were deleted."""
+        paths = {path.name: path for path in self._root.glob("??/*")}
         named: set[str] = set()
         unread: list[str] = []
 
         def note(text: bytes) -> None:
-            fresh = {found.decode() for found in _IN_TEXT.findall(text)} & there.keys() - named
+            fresh = {match.decode() for match in _IN_TEXT.findall(text)} & paths.keys() - named
             named.update(fresh)
             unread.extend(fresh)
 
@@ -62,18 +62,18 @@ class FileBlobs:
             note(payload)
         while unread:
             with contextlib.suppress(FileNotFoundError):
-                note(_content_of(there[unread.pop()]) or b"")
-        gone = 0
-        too_young = time.time() - _GRACE_SECONDS
-        for name, path in there.items():
+                note(_content_of(paths[unread.pop()]) or b"")
+        deleted = 0
+        oldest_kept = time.time() - _GRACE_SECONDS
+        for name, path in paths.items():
             if name in named:
                 continue
-            # Whoever puts the same bytes again at this very moment makes them young first, or puts them back afterwards.
+            # If someone stores the same bytes right now, they either renew the file's time first or write it again afterwards.
             with contextlib.suppress(FileNotFoundError), _locked(path.parent, fcntl.LOCK_EX):
-                if path.stat().st_mtime < too_young:
+                if path.stat().st_mtime < oldest_kept:
                     path.unlink()
-                    gone += 1
-        return gone
+                    deleted += 1
+        return deleted
 
     def _put(self, content: bytes) -> BlobRef:
         digest = hashlib.sha256(content).hexdigest()
@@ -93,7 +93,7 @@ class FileBlobs:
         return BlobRef(digest=digest, size=len(content))
 
     def _is_kept(self, path: Path, digest: str) -> bool:
-        """Say whether the blob is there and whole; a damaged one is written again."""
+        """Tell whether the blob is stored and whole; a damaged one is written again."""
         try:
             content = _content_of(path)
             return content is not None and hashlib.sha256(content).hexdigest() == digest
@@ -117,7 +117,7 @@ class FileBlobs:
 
 
 def _content_of(path: Path) -> bytes | None:
-    """Return what a regular file holds, and None for anything else in its place; a pipe there is not waited for."""
+    """Return the content of a regular file, or None for anything else. Does not block if a pipe is in its place."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
@@ -133,7 +133,7 @@ def _content_of(path: Path) -> bytes | None:
 
 @contextlib.contextmanager
 def _locked(directory: Path, how: int) -> Generator[None]:
-    """Keep blobs of a directory from being collected meanwhile, or from being put; the lock ends with the process."""
+    """Lock a directory, shared to store blobs or exclusive to delete them. The lock ends with the process."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, how)

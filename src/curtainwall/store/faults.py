@@ -1,4 +1,4 @@
-"""What SQLite and the file system complain about, in words that say what to do."""
+"""Turns errors from SQLite and the file system into messages that say what to do."""
 
 import errno
 import sqlite3
@@ -22,10 +22,10 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def explain(error: sqlite3.Error, path: Path) -> TryLater | Broken:
-    """Return what a failed use of the database means: something that passes, or damage."""
+    """Return the error to raise for a failed database operation: a temporary one, or damage."""
     code = int(getattr(error, "sqlite_errorcode", -1)) & 0xFF
-    if (passing := _PASSES.get(code)) is not None:
-        return TryLater(f"nothing was written: {passing.format(path=path)} ({error})")
+    if (advice := _PASSES.get(code)) is not None:
+        return TryLater(f"nothing was written: {advice.format(path=path)} ({error})")
     if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
         return TryLater("the store is closed: open it again")
     remedy = "put back a copy that `audit verify` passes, or save what is whole with `audit rescue`"
@@ -33,14 +33,14 @@ def explain(error: sqlite3.Error, path: Path) -> TryLater | Broken:
 
 
 def unsure(fault: CurtainwallError) -> CurtainwallError:
-    """Return what a fault means for something that another one was given to write, and may have."""
+    """Return the error for a write that was handed to another process, which may have completed it."""
     why = str(fault).replace("nothing was written: ", "").replace("; nothing was written", "")
     kind = Broken if isinstance(fault, Broken) else TryLater
     return kind(f"it is not known whether this was written: look before you repeat it; {why}")
 
 
 def explain_file(error: OSError, path: Path) -> TryLater:
-    """Return what a failed use of a file means."""
+    """Return the error to raise for a failed file operation."""
     if error.errno in _NO_SPACE:
         return TryLater(f"nothing was written: the disk is full: free some space for `{path}` ({error.strerror})")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):

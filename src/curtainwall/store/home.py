@@ -1,4 +1,4 @@
-"""The directory everything lives in: where each thing is, and that nobody else may read it, whatever the umask says."""
+"""The layout of the home directory, and the file functions that keep it private, whatever the umask says."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from curtainwall.model import Broken, SessionId
 KEY_SIZE = 32
 
 ASIDE = ".damaged-"
-"""What comes between the name of a database that was set aside and the time of that."""
+"""Separates the name of a database that was set aside from the time at which that happened."""
 
 CUT_OFF = "setting it aside broke off"
 
@@ -40,40 +40,52 @@ class StorePaths:
 
     @property
     def last_commit(self) -> Path:
-        """Return the file that notes, outside the database, how many entries were ever written."""
+        """Return the file that records, outside the database, how many entries were ever written."""
         return self.root / "keys" / "last-commit"
 
     @property
     def leases(self) -> Path:
-        """Return the file whose bytes are locked by the owners of streams."""
+        """Return the file whose bytes the owners of streams lock."""
         return self.root / "run" / "leases"
 
     @property
     def watch(self) -> Path:
-        """Return the directory of sockets among our own processes."""
+        """Return the directory of the sockets between our own processes."""
         return self.root / "run" / "watch"
 
+    @property
+    def cache(self) -> Path:
+        """Return the directory of what can be rebuilt from the log; it may be deleted at any time."""
+        return self.root / "cache"
+
+    def snapshot(self, session: SessionId) -> Path | None:
+        """Return the file for a session's fold, or None if the id cannot be a file name."""
+        return self.cache / session if _is_plain_name(session) else None
+
     def session(self, session: SessionId) -> Path | None:
-        """Return the directory of a session, or None for an id that cannot be a directory's name."""
-        safe = session and not session.startswith(".") and "/" not in session and "\0" not in session
-        return self.root / "sessions" / session if safe else None
+        """Return a session's directory, or None if the id cannot be a directory name."""
+        return self.root / "sessions" / session if _is_plain_name(session) else None
 
     def prepare(self) -> None:
-        """Make the directories that are missing and close those that others could read."""
+        """Create missing directories, and make those private that others could read."""
         self.root.parent.mkdir(parents=True, exist_ok=True)
-        for path in (self.root, self.blobs, self.audit_key.parent, self.root / "run", self.watch, self.root / "sessions"):
+        for path in (self.root, self.blobs, self.audit_key.parent, self.cache, self.root / "run", self.watch, self.root / "sessions"):
             private_directory(path)
 
 
+def _is_plain_name(name: str) -> bool:
+    return bool(name) and not name.startswith(".") and "/" not in name and "\0" not in name
+
+
 def name_aside(database: Path) -> Path | None:
-    """Return the other name of a database that was being set aside when that broke off; None where it has no such."""
+    """Return the other name of a database if setting it aside was interrupted, or None."""
     if not database.exists() or database.stat().st_nlink == 1:
         return None
     return next((path for path in database.parent.glob(f"{database.name}{ASIDE}*") if path.samefile(database)), None)
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory with mode 0700, or give an existing one that mode."""
+    """Create a directory with mode 0700, or give an existing one that mode."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     if stat.S_IMODE(path.stat().st_mode) != 0o700:
@@ -81,7 +93,7 @@ def private_directory(path: Path) -> None:
 
 
 def private_file(path: Path, flags: int) -> int:
-    """Open a file with mode 0600 and return its descriptor; it is closed in children."""
+    """Open a file with mode 0600 and return its descriptor, which child processes do not inherit."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
         if stat.S_IMODE(os.fstat(descriptor).st_mode) != 0o600:
@@ -102,7 +114,7 @@ def sync_directory(path: Path) -> None:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all bytes; a full disk may take only some, and then says so."""
+    """Write all bytes. A nearly full disk may accept only some of them, and then the next write raises."""
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -115,7 +127,7 @@ def write_durably(descriptor: int, content: bytes) -> None:
 
 
 def make_audit_key(path: Path) -> None:
-    """Make the key unless it is there; of two processes that do so at once, both end up with the same one."""
+    """Create the key if it is missing. If two processes do so at once, both end up with the same key."""
     if path.exists():
         return
     draft = path.with_name(f".{secrets.token_hex(8)}")
@@ -131,7 +143,7 @@ def make_audit_key(path: Path) -> None:
 
 
 def read_audit_key(path: Path) -> bytes:
-    """Return the key; raise `Broken` where it is missing or damaged."""
+    """Return the key; raise `Broken` if it is missing or damaged."""
     try:
         descriptor = private_file(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:

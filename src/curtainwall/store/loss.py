@@ -1,4 +1,4 @@
-"""A log that has lost entries: what is noted outside the database, and how a loss is noticed when it is opened."""
+"""Detects a log that has lost entries when it is opened, by a note of the last commit that is kept outside the database."""
 
 import contextlib
 import hmac
@@ -19,7 +19,7 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class LastCommit(NamedTuple):
-    """What the note says: how many entries were ever written, and in which boot of the machine that was."""
+    """The content of the note: how many entries were ever written, and during which boot of the machine."""
 
     written: int
     boot: str
@@ -28,7 +28,7 @@ class LastCommit(NamedTuple):
 class CommitNote:
     """The number of the last entry ever written, noted outside the database after each commit.
 
-    It is not synced: it outlives any process, and after a power failure it is at most older than the log, never newer.
+    It is not synced. It survives the death of any process, and after a power failure it can be older than the log, but never newer.
     """
 
     def __init__(self, path: Path, key: bytes) -> None:
@@ -38,7 +38,7 @@ class CommitNote:
         self._descriptor: int | None = None
 
     def read(self) -> LastCommit | None:
-        """Return what was noted, or None where nothing was, or it is not ours."""
+        """Return the note, or None if there is none or it is not ours."""
         try:
             descriptor = private_file(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
@@ -54,11 +54,11 @@ class CommitNote:
         return LastCommit(int(written), boot) if is_ours and written.isdecimal() else None
 
     def is_of_this_boot(self, noted: LastCommit) -> bool:
-        """Tell whether the machine has run since: only then nothing that was written can have been lost by a power failure."""
+        """Tell whether the machine has been running since. Only then can no power failure have lost anything that was written."""
         return noted.boot == self._boot != ""
 
     def write(self, written: int) -> None:
-        """Note how many entries were ever written; where that cannot be done, the note stays older, which does no harm."""
+        """Record how many entries were ever written. If that fails, the older note remains, which does no harm."""
         text = f"{written} {self._boot}"
         with contextlib.suppress(OSError):
             if self._descriptor is None:
@@ -66,7 +66,7 @@ class CommitNote:
             os.pwrite(self._descriptor, f"{text} {self._mac(text)}".ljust(_SIZE - 1).encode() + b"\n", 0)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -89,7 +89,7 @@ def _boot() -> str:
 
 
 RESCUE: Final = "rescue"
-"""The name under which the house's log tells of a damaged database that was set aside."""
+"""The extension name under which the house log records a damaged database that was set aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class Loss:
     is_gone: bool = False
     """Whether the whole database is missing or empty."""
     entries: int = 0
-    """How many entries fewer there are than were written."""
+    """How many of the entries that were written are missing."""
     sessions: tuple[SessionId, ...] = ()
-    """Sessions whose audit files tell of more than the log does."""
+    """Sessions whose audit files are ahead of the log."""
 
     def __str__(self) -> str:
         if self.is_gone:
@@ -117,7 +117,7 @@ class Loss:
 
 
 def loss_of_database(root: Path) -> Loss | None:
-    """Return what is lost where a home has no database although it had one, or None."""
+    """Return the loss if a home no longer has the database it once had, or None."""
     home = StorePaths(root.absolute())
     if home.database.exists() and home.database.stat().st_size:
         return None
@@ -133,9 +133,9 @@ def loss_of_database(root: Path) -> Loss | None:
 def loss_in(db: sqlite3.Connection, home: StorePaths, note: CommitNote, *, with_audit_files: bool | None = None) -> Loss | None:
     """Return what an open log has lost, or None.
 
-    Every audit file is compared where the note says too little: once in each boot of the machine, and where there is none.
+    All audit files are compared if the note is not enough: once per boot of the machine, and if there is no note.
     """
-    # INVARIANT: the note is read first. Others may write meanwhile, and the log is then ahead of what was read, never behind.
+    # INVARIANT: the note is read first. If others write meanwhile, the log is ahead of the note, never behind it.
     noted = note.read()
     written = _written(db)
     entries = max(0, noted.written - written) if noted is not None and written is not None else 0
@@ -146,7 +146,7 @@ def loss_in(db: sqlite3.Connection, home: StorePaths, note: CommitNote, *, with_
 
 
 def require_whole(db: sqlite3.Connection, home: StorePaths, note: CommitNote) -> None:
-    """Raise `Broken` where the log has lost entries; where every audit file was compared, that need not be done again in this boot."""
+    """Raise `Broken` if the log has lost entries. Once all audit files were compared, that is not repeated during this boot."""
     loss = loss_in(db, home, note)
     if loss is not None:
         raise Broken(str(loss))
@@ -156,22 +156,22 @@ def require_whole(db: sqlite3.Connection, home: StorePaths, note: CommitNote) ->
 
 
 def _written(db: sqlite3.Connection) -> int | None:
-    """Return how many entries were ever written; None where the seal is missing, which whoever writes next is told."""
+    """Return how many entries were ever written, or None if the seal is missing, which the next write reports."""
     row = db.execute("SELECT written FROM seal").fetchone()
     return None if row is None else row[0]
 
 
 def _sessions_ahead(db: sqlite3.Connection, home: StorePaths) -> Iterator[SessionId]:
     heads = {head.stream: head.seq for head in chain.heads(db)}
-    known = {*chain.deleted(db), *chain.named_in(db, RESCUE, "lost")}
+    accounted_for = {*chain.deleted(db), *chain.named_in(db, RESCUE, "lost")}
     for session, audited in _audited(home):
         stream = session_stream(session)
-        if audited > heads.get(stream, 0) and stream not in known:
+        if audited > heads.get(stream, 0) and stream not in accounted_for:
             yield session
 
 
 def _audited(home: StorePaths) -> Iterator[tuple[SessionId, int]]:
-    """Yield the sessions that have audit files with at least one whole line, and the last entry that each tells of."""
+    """Yield each session whose audit file has at least one whole line, and the last entry recorded in it."""
     for path in (home.root / "sessions").glob("*/audit.jsonl"):
         if seq := last_audited(path):
             yield SessionId(path.parent.name), seq

@@ -1,4 +1,4 @@
-"""The store in memory: the same ports and the same refusals, for tests and for sessions that nobody keeps."""
+"""The store in memory: the same ports and the same refusals, for tests and for sessions that are not kept."""
 
 import asyncio
 import contextlib
@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Self, assert_never
 
 from curtainwall.model import (
+    CHAIN_START,
     ApprovalId,
     ApprovalQuery,
     ApprovalRow,
@@ -24,6 +25,7 @@ from curtainwall.model import (
     Conflict,
     Consumed,
     Entry,
+    FoldSnapshots,
     GrantId,
     GrantRow,
     Millis,
@@ -43,10 +45,10 @@ from curtainwall.model import (
     Write,
     decode_command,
     encode_command,
+    entry_hash,
     inbox_of,
     session_of,
 )
-from curtainwall.store.audit.chain import START, link
 from curtainwall.store.disk.marks import MemoryMarks
 from curtainwall.store.disk.watchers import Watcher
 from curtainwall.store.projection import (
@@ -67,7 +69,7 @@ from curtainwall.store.projection import (
     changes,
 )
 
-# What the projection notes in the place of `ready` after a turn that did not end well.
+# The projection stores these instead of `ready` after a turn that did not end well.
 _ENDINGS: Mapping[str, TurnEnding] = {"failed": "failed", "interrupted": "interrupted"}
 
 
@@ -84,7 +86,7 @@ class MemoryIndex:
         self._shown: dict[SessionId, set[Route]] = {}
 
     def sessions(self, query: SessionQuery) -> Sequence[SessionRow]:
-        """Return sessions, newest first; `since` and `before` speak of the last change, `text` of name and workspace."""
+        """Return sessions, newest first. `since` and `before` refer to the last change, `text` to name and workspace."""
         rows = [
             row
             for row in map(self._completed, self._sessions.values())
@@ -109,13 +111,13 @@ class MemoryIndex:
         return [replace(row, shown="", covers=()) for row in rows] if query.brief else rows
 
     def tally(self) -> Tally:
-        """Count sessions and approvals by how they stand."""
+        """Count sessions and approvals by status."""
         asked = [row.asked for row in self._approvals.values() if row.status == "open"]
         sessions = Counter(row.status for row in map(self._completed, self._sessions.values()))
         return Tally(sessions, Counter(row.status for row in self._approvals.values()), min(asked, default=None))
 
     def grants(self, *, all_of_them: bool = False, of: StreamId | None = None) -> Sequence[GrantRow]:
-        """Return standing answers, newest first, of all sessions and projects or of one; revoked and used ones only when all are wanted."""
+        """Return grants, newest first, of one stream or of all; revoked and used ones only with `all_of_them`."""
         rows = [row for row in self._grants.values() if (all_of_them or row.revoked is None) and of in (None, row.stream)]
         return sorted(rows, key=lambda row: (-row.grant.at, row.stream, row.grant.id))
 
@@ -124,18 +126,18 @@ class MemoryIndex:
         return self._routes.get(route)
 
     def routes_to(self, session: SessionId) -> Sequence[Route]:
-        """Return the places that lead to a session, in their order by name."""
-        found = (route for route, led in self._routes.items() if led == session)
-        return sorted(found, key=lambda route: (route.channel, route.reference))
+        """Return the places that lead to a session, sorted by name."""
+        routes = (route for route, target in self._routes.items() if target == session)
+        return sorted(routes, key=lambda route: (route.channel, route.reference))
 
     def touch(self, stream: StreamId, at: Millis) -> None:
-        """Note when a session last changed."""
+        """Record when a session last changed."""
         session = session_of(stream)
         if session is not None and session in self._sessions:
             self._sessions[session] = replace(self._sessions[session], changed=at)
 
     def forget(self, stream: StreamId) -> None:
-        """Take out everything that was told from a stream."""
+        """Delete everything that was projected from a stream."""
         self._grants = {key: row for key, row in self._grants.items() if key[0] != stream}
         session = session_of(stream)
         if session is not None:
@@ -146,7 +148,7 @@ class MemoryIndex:
             self._approvals = {key: row for key, row in self._approvals.items() if key[0] != session}
 
     def apply(self, change: Change) -> None:
-        """Make one change."""
+        """Apply one change."""
         match change:
             case SessionListed(session, it):
                 place, mode = it.workspace, it.mode.value
@@ -193,7 +195,7 @@ class MemoryIndex:
                 if session is not None:
                     self._routes[route] = session
             case RoutesEnded(session):
-                self._routes = {route: led for route, led in self._routes.items() if led != session}
+                self._routes = {route: target for route, target in self._routes.items() if target != session}
             case AsksShown(session, route, shown):
                 places = self._shown.setdefault(session, set())
                 (places.add if shown else places.discard)(route)
@@ -243,7 +245,7 @@ def _folded(text: str) -> str:
 
 
 class _InboxRow:
-    """A command, and what became of it."""
+    """A command and its outcome."""
 
     def __init__(self, row: int, kind: str, payload: bytes) -> None:
         self.row, self.kind, self.payload = row, kind, payload
@@ -251,7 +253,7 @@ class _InboxRow:
 
 
 class MemoryDisk:
-    """What several stores share, as processes share a home; it lives as long as someone holds it."""
+    """What several stores share, as processes share a home. It exists as long as something refers to it."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -265,26 +267,26 @@ class MemoryDisk:
         self.watchers: set[Watcher] = set()
 
     def changed(self, names: frozenset[StreamId]) -> None:
-        """Tell everyone who watches."""
+        """Notify all watchers."""
         for watcher in list(self.watchers) if names else ():
             with contextlib.suppress(RuntimeError):
                 watcher.loop.call_soon_threadsafe(watcher.tell, names)
 
 
 class MemoryLog:
-    """The append-only truth, for as long as the process lives."""
+    """The append-only log, for the lifetime of the process."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
 
     async def append(self, batch: Batch) -> Mapping[StreamId, int]:
-        """Write the batch and return where its streams end now; raise `Conflict` and write nothing."""
+        """Write the batch and return where its streams end; or raise `Conflict` and write nothing."""
         return await self._write(batch, None)
 
     def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Entry]:
         """Return the entries after a sequence number, oldest first."""
-        found = self._disk.entries.get(stream, [])[max(after, 0) :]
-        return found if limit is None else found[: max(limit, 0)]
+        entries = self._disk.entries.get(stream, [])[max(after, 0) :]
+        return entries if limit is None else entries[: max(limit, 0)]
 
     @contextlib.asynccontextmanager
     async def _watch(self, concerns: Concerns | None) -> AsyncGenerator[AsyncIterator[frozenset[StreamId]]]:
@@ -296,7 +298,7 @@ class MemoryLog:
             self._disk.watchers.discard(watcher)
 
     def watch(self, concerns: Concerns | None = None) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
-        """Tell which streams changed, by any store on the same disk."""
+        """Yield the streams that any store on the same disk changed."""
         return self._watch(concerns)
 
     def head(self, stream: StreamId) -> int:
@@ -304,7 +306,7 @@ class MemoryLog:
         return len(self._disk.entries.get(stream, ()))
 
     async def erase(self, stream: StreamId, batch: Batch) -> None:
-        """Delete a stream, its inbox and everything projected from it, together with the batch that records so and decides what waits."""
+        """Delete a stream, its inbox and its projections, together with the batch that records this and decides pending commands."""
         if any(write.stream == stream and write.events for write in batch.writes):
             raise ValueError(f"`{stream}` cannot be erased and written to at once")
         await self._write(batch, stream)
@@ -318,13 +320,13 @@ class MemoryLog:
             for write, events in zip(batch.writes, encoded, strict=True):
                 self._extend(write, events)
             for post in batch.posts:
-                _keep(self._disk, post)
+                _add_post(self._disk, post)
             for consumed in batch.consumed:
                 self._consume(consumed)
         changed = {write.stream for write in batch.writes if write.events} | {it.stream for it in batch.consumed}
         changed |= {inbox_of(post.stream) for post in batch.posts}
         self._disk.changed(frozenset(changed | ({erase} if erase else set())))
-        # A durable write lets others run meanwhile; so does this one.
+        # Let others run, as a durable write would.
         await asyncio.sleep(0)
         return ends
 
@@ -346,10 +348,10 @@ class MemoryLog:
             return
         entries = self._disk.entries.setdefault(write.stream, [])
         for event, (kind, version, payload) in zip(write.events, events, strict=True):
-            before = entries[-1].hash if entries else START
+            before = entries[-1].hash if entries else CHAIN_START
             seq = len(entries) + 1
             entries.append(
-                Entry(write.stream, seq, kind, version, payload, link(before, write.stream.encode(), seq, kind, version, payload))
+                Entry(write.stream, seq, kind, version, payload, entry_hash(before, write.stream.encode(), seq, kind, version, payload))
             )
             for change in changes(write.stream, event):
                 self._disk.index.apply(change)
@@ -363,7 +365,7 @@ class MemoryLog:
         row.outcome = consumed.outcome
 
     def _erase(self, stream: StreamId, decided: Set[str]) -> None:
-        if any(of == stream and row.outcome is None and key not in decided for (of, key), row in self._disk.inbox.items()):
+        if any(owner == stream and row.outcome is None and key not in decided for (owner, key), row in self._disk.inbox.items()):
             raise Conflict(f"a command for `{stream}` came meanwhile")
         self._disk.entries.pop(stream, None)
         self._disk.index.forget(stream)
@@ -371,40 +373,40 @@ class MemoryLog:
             del self._disk.inbox[key]
 
 
-def _keep(disk: MemoryDisk, post: Post) -> None:
-    """Put a command into the inbox unless its key is there."""
+def _add_post(disk: MemoryDisk, post: Post) -> None:
+    """Put a command into the inbox unless its key is already there."""
     if (post.stream, post.key) not in disk.inbox:
         disk.rows += 1
         disk.inbox[post.stream, post.key] = _InboxRow(disk.rows, *encode_command(post.command))
 
 
 class MemoryInbox:
-    """Commands that wait."""
+    """Pending commands."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
 
     async def post(self, post: Post) -> None:
-        """Keep the command; a key that was posted before changes nothing."""
+        """Store the command. A key that was posted before changes nothing."""
         with self._disk.lock:
-            _keep(self._disk, post)
+            _add_post(self._disk, post)
         self._disk.changed(frozenset({inbox_of(post.stream)}))
         await asyncio.sleep(0)
 
     def waiting(self, stream: StreamId) -> Sequence[Waiting]:
-        """Return the undecided commands in the order in which they came."""
+        """Return the undecided commands in order of arrival."""
         with self._disk.lock:
             rows = [(key, row) for (owner, key), row in self._disk.inbox.items() if owner == stream and row.outcome is None]
         rows.sort(key=lambda pair: pair[1].row)
         return [Waiting(row.row, stream, key, decode_command(row.kind, row.payload)) for key, row in rows]
 
     def streams_waiting(self) -> Sequence[StreamId]:
-        """Return the streams for which a command waits, in their order by name."""
+        """Return the streams with undecided commands, sorted by name."""
         with self._disk.lock:
             return sorted({stream for (stream, _), row in self._disk.inbox.items() if row.outcome is None})
 
     def outcome(self, stream: StreamId, key: str) -> Outcome | None:
-        """Return what became of a command, or None while it waits or is unknown."""
+        """Return a command's outcome, or None while it is undecided or if it is unknown."""
         row = self._disk.inbox.get((stream, key))
         return row.outcome if row else None
 
@@ -416,14 +418,14 @@ class MemoryLease:
         self._disk, self._stream, self._owner = disk, stream, owner
 
     def release(self) -> None:
-        """Let someone else decide; calling it twice is harmless."""
+        """Release the lease; calling it twice is harmless."""
         with self._disk.lock:
             if self._disk.owners.get(self._stream) is self._owner:
                 del self._disk.owners[self._stream]
 
 
 class MemoryLeases:
-    """Who decides, among the stores of one disk."""
+    """The leases that the stores of one disk take from each other."""
 
     def __init__(self, disk: MemoryDisk, clock: Clock) -> None:
         self._disk = disk
@@ -442,16 +444,16 @@ class MemoryLeases:
         return lease
 
     def owner(self, stream: StreamId) -> Owner | None:
-        """Return who holds the lease, for a message."""
+        """Return the holder of the lease, for a message."""
         return self._disk.owners.get(stream)
 
     def tell(self, news: StreamId) -> None:
-        """Let every watcher of the log hear that a lease is wanted or free; from a store that is closed nobody does."""
+        """Notify every watcher of the log that a lease is wanted or free; does nothing after `close`."""
         if not self._is_closed:
             self._disk.changed(frozenset({news}))
 
     def close(self) -> None:
-        """Release everything that was taken here."""
+        """Release every lease taken here."""
         self._is_closed = True
         for lease in self._held:
             lease.release()
@@ -465,7 +467,7 @@ class MemoryBlobs:
         self._disk = disk
 
     async def put(self, content: bytes) -> BlobRef:
-        """Keep the bytes and return their name."""
+        """Store the bytes and return a reference to them."""
         digest = hashlib.sha256(content).hexdigest()
         self._disk.blobs[digest] = bytes(content)
         return BlobRef(digest=digest, size=len(content))
@@ -481,7 +483,7 @@ class MemoryBlobs:
 
 
 class MemoryStore:
-    """Everything that is kept, on a disk in memory; two stores on one disk are like two processes on one home."""
+    """All stores on a disk in memory. Two of these on one disk are like two processes on one home."""
 
     def __init__(self, clock: Clock, disk: MemoryDisk | None = None) -> None:
         self.disk = disk or MemoryDisk()
@@ -491,9 +493,11 @@ class MemoryStore:
         self.blobs = MemoryBlobs(self.disk)
         self.index = self.tallies = self.disk.index
         self.marks = MemoryMarks(self.disk.marks)
+        # The disk ends with its process, so saving folds would be of no use.
+        self.snapshots: FoldSnapshots | None = None
 
     def close(self) -> None:
-        """Release the leases; the disk stays for whoever holds it."""
+        """Release the leases. The disk stays usable for other stores."""
         self.leases.close()
 
     async def __aenter__(self) -> Self:

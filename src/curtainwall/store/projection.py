@@ -1,4 +1,4 @@
-"""Events in, row changes out: what lists and searches show, told from the log alone; it knows no table."""
+"""Events in, row changes out: derives what lists and searches show from the log. Does not know the tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ from curtainwall.model import (
 
 @dataclass(frozen=True, slots=True)
 class SessionListed:
-    """A session is new."""
+    """A session was opened."""
 
     session: SessionId
     event: SessionOpened
@@ -77,7 +77,7 @@ class SessionListed:
 
 @dataclass(frozen=True, slots=True)
 class SessionSet:
-    """One column of a session has another value; a closed session's status stays."""
+    """One column of a session has a new value; a closed session's status stays."""
 
     session: SessionId
     column: Literal["status", "name", "mode", "model"]
@@ -86,7 +86,7 @@ class SessionSet:
 
 @dataclass(frozen=True, slots=True)
 class TurnBegun:
-    """A session works, and has one turn more; a closed session's status stays."""
+    """A session began another turn and is working; a closed session's status stays."""
 
     session: SessionId
 
@@ -101,7 +101,7 @@ class LabelsSeen:
 
 @dataclass(frozen=True, slots=True)
 class CallNamed:
-    """A call was made and is not judged to its end, and this is its tool; approvals are shown with it."""
+    """The tool of a call that is not settled yet; its approvals are shown with it."""
 
     session: SessionId
     call: CallId
@@ -110,7 +110,7 @@ class CallNamed:
 
 @dataclass(frozen=True, slots=True)
 class CallForgotten:
-    """Nobody will be asked about a call any more."""
+    """No approval will be asked for a call any more."""
 
     session: SessionId
     call: CallId
@@ -138,7 +138,7 @@ class ApprovalSettled:
 
 @dataclass(frozen=True, slots=True)
 class GrantListed:
-    """An answer stands."""
+    """A grant is in force."""
 
     stream: StreamId
     grant: Grant
@@ -146,7 +146,7 @@ class GrantListed:
 
 @dataclass(frozen=True, slots=True)
 class GrantEnded:
-    """An answer no longer stands: revoked, or used up."""
+    """A grant is no longer in force: it was revoked or used up."""
 
     stream: StreamId
     grant: GrantId
@@ -170,7 +170,7 @@ class RoutesEnded:
 
 @dataclass(frozen=True, slots=True)
 class AsksShown:
-    """A session's asks are shown at a place from here on, or no longer."""
+    """A session's asks are now shown at a place, or no longer."""
 
     session: SessionId
     route: Route
@@ -202,7 +202,7 @@ _GATE, _SESSION, _SHARED = Group[GateEvent](GateEvent), Group[SessionEvent](Sess
 
 
 def changes(stream: StreamId, event: AnyEvent) -> tuple[Change, ...]:
-    """Return what an event changes in the lists; most change nothing."""
+    """Return the changes to the lists that an event causes; most events cause none."""
     if _SHARED.holds(event):
         return _of_any_stream(stream, event)
     if _GATE.holds(event):
@@ -228,18 +228,18 @@ def _of_any_stream(stream: StreamId, event: SharedEvent) -> tuple[Change, ...]:
             assert_never(event)
 
 
-def net(made: Sequence[Change]) -> list[Change]:
-    """Return the same changes without calls that are named and forgotten further on, with nobody asked in between."""
+def net(every_change: Sequence[Change]) -> list[Change]:
+    """Return the changes without calls that are named and then forgotten with no approval in between."""
     named: dict[CallId, int] = {}
-    brief: set[int] = set()
-    for place, change in enumerate(made):
+    dropped: set[int] = set()
+    for place, change in enumerate(every_change):
         if isinstance(change, CallNamed):
             named[change.call] = place
         elif isinstance(change, CallForgotten) and change.call in named:
-            brief |= {named.pop(change.call), place}
+            dropped |= {named.pop(change.call), place}
         elif isinstance(change, ApprovalListed):
-            return list(made)
-    return [change for place, change in enumerate(made) if place not in brief] if brief else list(made)
+            return list(every_change)
+    return [change for place, change in enumerate(every_change) if place not in dropped] if dropped else list(every_change)
 
 
 def _of_session(session: SessionId, event: SessionEvent) -> tuple[Change, ...]:
@@ -255,7 +255,7 @@ def _of_session(session: SessionId, event: SessionEvent) -> tuple[Change, ...]:
         case TurnResumed():
             return (SessionSet(session, "status", "working"),)
         case TurnEnded():
-            # What did not end well is noted in the place of `ready`; whoever reads it puts the two apart again.
+            # A turn that did not end well is stored instead of `ready`; readers tell the two apart again.
             return (SessionSet(session, "status", "ready" if event.status is TurnStatus.DONE else event.status.value),)
         case SessionRenamed():
             return (SessionSet(session, "name", event.name),)
@@ -282,7 +282,7 @@ def _of_gate(session: SessionId, event: GateEvent) -> tuple[Change, ...]:
         case CallRequested():
             return (CallNamed(session, event.call, event.subject.tool),)
         case CallPermitted():
-            # From here on nobody is asked about it, and its approval has its name.
+            # From here on no approval is asked for it, and an existing one already has the tool's name.
             return CallForgotten(session, event.call), *_labels(session, event.labels)
         case CallDenied() | CallDropped():
             return (CallForgotten(session, event.call),)

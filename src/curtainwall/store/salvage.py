@@ -1,4 +1,4 @@
-"""A damaged database is set aside, and every stream in it that is whole and proven goes on in a new one; a loss is accepted by a human."""
+"""Rescues a damaged database: sets it aside and copies every whole, verified stream to a new one. Also records losses a human accepts."""
 
 import hmac
 import os
@@ -13,22 +13,22 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from curtainwall.model import HOUSE, Clock, ExtensionNoted, Millis, StreamId, TryLater, encode_event
+from curtainwall.model import CHAIN_START, HOUSE, Clock, ExtensionNoted, Millis, StreamId, TryLater, encode_event, entry_hash
 from curtainwall.store.audit import chain
 from curtainwall.store.audit.trail import Decode
 from curtainwall.store.database import STREAM_SHIFT, begin, connect, create
 from curtainwall.store.disk.leases import lock_byte
 from curtainwall.store.disk.ledger import Ledger, PreparedBatch, PreparedWrite
-from curtainwall.store.disk.store import rebuild_lists
 from curtainwall.store.home import ASIDE, CUT_OFF, StorePaths, make_audit_key, name_aside, private_file, read_audit_key, sync_directory
+from curtainwall.store.lists import rebuild_lists
 from curtainwall.store.loss import RESCUE, CommitNote, Loss, loss_in, loss_of_database
 
 LOSS: Final = "loss-accepted"
-"""The name under which the house's log tells of a loss that a human accepted."""
+"""The extension name under which the house log records a loss that a human accepted."""
 _WAL: Final = "-wal"
 _SHARED: Final = "-shm"
 _CONNECTED: Final = 128
-"""The byte of SQLite's shared file that every open connection holds a lock on."""
+"""The byte of SQLite's shared-memory file that every open connection locks."""
 _KEPT_NAMES: Final = 200
 _INBOX: Final = "stream, key, kind, payload, decided, seq, code, message"
 _MARK: Final = "channel, name, value"
@@ -39,18 +39,18 @@ Rows = list[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """What became of a damaged database."""
+    """The result of rescuing a damaged database."""
 
     damage: str
     aside: Path
     streams: int
     entries: int
     lost: tuple[StreamId, ...]
-    """Streams of which something is missing, as far as their names can be read; what is left of them is in the file that was set aside."""
+    """Streams with missing entries, as far as their names can be read. Their remains are in the file that was set aside."""
     is_sealed: bool = True
-    """Whether its heads are those that were sealed last, and the log of the house, which tells of earlier rescues, is among what goes on.
+    """Whether the heads match the last seal and the house log, which records earlier rescues, survived.
 
-    Otherwise some streams are gone, and others may have been set back.
+    If not, some streams are gone, and others may be older than they were.
     """
 
     def __str__(self) -> str:
@@ -64,63 +64,63 @@ class Rescued:
 
 
 def damage_in(database: Path) -> str:
-    """Return what is wrong with a database as a file; nothing where it is whole, or not there."""
+    """Return what is wrong with a database file, or an empty string if it is whole or missing."""
     if not database.exists() or database.stat().st_size == 0:
         return ""
     try:
         db = sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True)
         try:
-            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            (finding,) = db.execute("PRAGMA quick_check(1)").fetchone()
         finally:
             db.close()
     except sqlite3.DatabaseError as error:
         code = int(getattr(error, "sqlite_errorcode", -1)) & 0xFF
         return str(error) if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) else ""
-    return "" if found == "ok" else str(found)
+    return "" if finding == "ok" else str(finding)
 
 
 def rescue(root: Path, clock: Clock, decode: Decode) -> Rescued | None:
-    """Set a damaged database aside and go on with what is whole in it; None where nothing is damaged, `TryLater` while others use it."""
+    """Set a damaged database aside and keep what is whole. Return None if nothing is damaged; raise `TryLater` while others use it."""
     home = StorePaths(root.absolute())
     damage = damage_in(home.database) or (CUT_OFF if name_aside(home.database) else "")
     if not damage:
         return None
-    with _alone(home.database, f"is damaged ({damage})"):
+    with _exclusive(home.database, f"is damaged ({damage})"):
         _put_back(home.database)
-        return _rescued(home, clock.now(), decode)
+        return _rescue_locked(home, clock.now(), decode)
 
 
 def accept_loss(root: Path, clock: Clock) -> Loss | None:
-    """Go on with the log as it is, and record what it lost; None where nothing is lost. Audit files that tell of more are kept aside."""
+    """Accept the log as it is and record what it lost, or return None if nothing is lost. Audit files that are ahead are set aside."""
     home = StorePaths(root.absolute())
-    gone = loss_of_database(home.root)
-    if gone is not None:
+    missing = loss_of_database(home.root)
+    if missing is not None:
         make_audit_key(home.audit_key)
     key = read_audit_key(home.audit_key)
-    with _alone(home.database, "has lost entries", "`curtainwall audit accept-loss`"):
-        pass  # nobody else is in it, who would hold entries that are gone
+    with _exclusive(home.database, "has lost entries", "`curtainwall audit accept-loss`"):
+        pass  # No other process has the database open, so none holds entries that are gone.
     create(home.database, lambda db: chain.write_seal(db, key))
     with CommitNote(home.last_commit, key) as note:
         db = connect(home.database)
         try:
-            loss = gone or loss_in(db, home, note, with_audit_files=True)
+            loss = missing or loss_in(db, home, note, with_audit_files=True)
             if loss is None:
                 return None
-            noted = note.read()
+            last_commit = note.read()
             now = clock.now()
             names: list[JsonValue] = [str(each) for each in loss.sessions[:_KEPT_NAMES]]
             data: dict[str, JsonValue] = {"gone": loss.is_gone, "entries": loss.entries, "sessions": names}
             ledger = Ledger(db, key)
             ledger.begin()
-            ledger.count_at_least(noted.written if noted is not None else 0)
+            ledger.count_at_least(last_commit.written if last_commit is not None else 0)
             (end,) = db.execute("SELECT seq FROM head WHERE stream = ?", (HOUSE,)).fetchone() or (0,)
             event = encode_event(ExtensionNoted(at=now, extension=LOSS, data=data))
             ledger.write(PreparedBatch([PreparedWrite(HOUSE, end, [event], [], now, audited=False)], [], []), now)
             ledger.commit(now)
             for session in loss.sessions:
-                place = home.session(session)
-                if place is not None:
-                    (place / "audit.jsonl").rename(place / f"audit.jsonl.lost-{now}")
+                directory = home.session(session)
+                if directory is not None:
+                    (directory / "audit.jsonl").rename(directory / f"audit.jsonl.lost-{now}")
             note.write(ledger.written or 0)
         finally:
             db.close()
@@ -128,8 +128,8 @@ def accept_loss(root: Path, clock: Clock) -> Loss | None:
 
 
 @contextmanager
-def _alone(database: Path, trouble: str, remedy: str = "`curtainwall audit rescue` or `curtainwall serve`") -> Generator[None]:
-    """Keep others out of a database; raise `TryLater` where somebody is in it, who would go on writing to what was set aside."""
+def _exclusive(database: Path, trouble: str, remedy: str = "`curtainwall audit rescue` or `curtainwall serve`") -> Generator[None]:
+    """Lock others out of a database. Raise `TryLater` if a process has it open: it would keep writing to the file we set aside."""
     descriptor = private_file(Path(f"{database}{_SHARED}"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
         if not lock_byte(descriptor, _CONNECTED):
@@ -139,35 +139,35 @@ def _alone(database: Path, trouble: str, remedy: str = "`curtainwall audit rescu
         os.close(descriptor)
 
 
-def _rescued(home: StorePaths, now: Millis, decode: Decode) -> Rescued | None:
+def _rescue_locked(home: StorePaths, now: Millis, decode: Decode) -> Rescued | None:
     key = read_audit_key(home.audit_key)
     aside = home.database.with_name(f"{home.database.name}{ASIDE}{now}")
     with tempfile.TemporaryDirectory(dir=home.root, prefix=".rescue-") as scratch:
-        # Reading it would change it: what is looked at is a copy.
+        # Opening the database would change it, so we read a copy.
         copy, made = Path(scratch) / "copy.db", Path(scratch) / "made.db"
         for suffix in ("", _WAL):
             if Path(f"{home.database}{suffix}").exists():
                 shutil.copy(f"{home.database}{suffix}", f"{copy}{suffix}")
         damage = damage_in(copy)
         if not damage:
-            # Somebody else has just done it.
+            # Another process has just rescued it.
             return None
-        whole, lost, inbox, marks = _salvaged(copy, key)
-        # What an earlier rescue could not tell stands in the log of the house: where that is lost, nobody can tell it any more.
+        whole, lost, inbox, marks = _salvage(copy, key)
+        # Only the house log records what earlier rescues could not verify. If it is lost, so is that knowledge.
         is_sealed = HOUSE not in lost and _is_sealed(copy, key)
         report = Rescued(damage, aside, len(whole), sum(map(len, whole.values())), tuple(lost), is_sealed)
         create(made, lambda db: chain.write_seal(db, key))
         _write(made, key, whole, report, now, decode)
-        _count_on(made, key, home.last_commit)
+        _continue_count(made, key, home.last_commit)
         _keep_rows(made, inbox, marks)
         _exchange(home.database, made, aside)
     return report
 
 
 def _exchange(database: Path, made: Path, aside: Path) -> None:
-    """Put a new database in the place of the damaged one, which keeps its content under another name; there is always one.
+    """Replace the damaged database with the new one and keep the old content under another name. A database is always in place.
 
-    INVARIANT: until the last step the damaged one has both names, so that whoever finds it without its WAL does not take it for whole.
+    INVARIANT: until the last step the damaged file has both names, so nobody who finds it without its WAL takes it for whole.
     """
     aside.hardlink_to(database)
     if Path(f"{database}{_WAL}").exists():
@@ -177,7 +177,7 @@ def _exchange(database: Path, made: Path, aside: Path) -> None:
 
 
 def _put_back(database: Path) -> None:
-    """Undo an exchange that broke off, so that it begins anew with everything that there is."""
+    """Undo an interrupted exchange, so that the rescue starts over with everything there is."""
     aside = name_aside(database)
     if aside is not None:
         with suppress(FileNotFoundError):
@@ -185,8 +185,8 @@ def _put_back(database: Path) -> None:
         aside.unlink()
 
 
-def _salvaged(copy: Path, key: bytes) -> tuple[dict[StreamId, Entries], list[StreamId], Rows, Rows]:
-    """Return the streams that are what we wrote, from the first entry to the sealed last one, the names of the others, inbox and marks."""
+def _salvage(copy: Path, key: bytes) -> tuple[dict[StreamId, Entries], list[StreamId], Rows, Rows]:
+    """Return the streams proven whole up to their sealed last entry, the names of the others, and the rows of inbox and marks."""
     whole: dict[StreamId, Entries] = {}
     lost: list[StreamId] = []
     db = sqlite3.connect(copy)
@@ -200,7 +200,7 @@ def _salvaged(copy: Path, key: bytes) -> tuple[dict[StreamId, Entries], list[Str
                 lost.append(stream)
             else:
                 whole[stream] = entries
-        # A command for a stream that is lost would be decided by one that begins anew, as if nothing had been before.
+        # Drop commands for lost streams: a new stream would decide them as if nothing had happened before.
         inbox = [row for row in _rows(db, f"SELECT {_INBOX} FROM inbox NOT INDEXED ORDER BY row") if row[0] in whole]  # noqa: S608 - names of ours
         marks = list(_rows(db, f"SELECT {_MARK} FROM mark NOT INDEXED"))  # noqa: S608 - names of ours
     finally:
@@ -209,35 +209,35 @@ def _salvaged(copy: Path, key: bytes) -> tuple[dict[StreamId, Entries], list[Str
 
 
 def _is_sealed(copy: Path, key: bytes) -> bool:
-    """Tell whether the heads are all there as they were sealed: a stream that was set back has a head of ours as well."""
+    """Tell whether the heads match the seal. A stream that was set back also has a valid head, so checking heads alone is not enough."""
     db = sqlite3.connect(copy)
     try:
-        found = list(_rows(db, "SELECT CAST(seq AS INTEGER), CAST(mac AS BLOB) FROM head NOT INDEXED"))
-        older = list(_rows(db, "SELECT streams, entries, CAST(total AS BLOB), CAST(mac AS BLOB) FROM seal"))
-        seals = [seal[:3] for seal in older if chain.fits_older_seal(seal, key)]
+        head_rows = list(_rows(db, "SELECT CAST(seq AS INTEGER), CAST(mac AS BLOB) FROM head NOT INDEXED"))
+        seal_rows = list(_rows(db, "SELECT streams, entries, CAST(total AS BLOB), CAST(mac AS BLOB) FROM seal"))
+        seals = [seal[:3] for seal in seal_rows if chain.fits_older_seal(seal, key)]
         with suppress(sqlite3.Error):
             seals += [seal[:3] for seal in (chain.read_seal(db, key),) if seal is not None]
     finally:
         db.close()
-    heads = len(found), sum(seq for seq, _ in found), chain.as_total(sum(chain.as_number(mac) for _, mac in found))
+    heads = len(head_rows), sum(seq for seq, _ in head_rows), chain.as_total(sum(chain.as_number(mac) for _, mac in head_rows))
     return heads in seals
 
 
-def _count_on(database: Path, key: bytes, last_commit: Path) -> None:
-    """Let the new database count on from what was ever written: what could not be saved is known to be lost."""
-    noted = CommitNote(last_commit, key).read()
+def _continue_count(database: Path, key: bytes, last_commit: Path) -> None:
+    """Continue the count of entries ever written in the new database, so that what could not be saved is known to be lost."""
+    last_commit_note = CommitNote(last_commit, key).read()
     db = connect(database)
     try:
         ledger = Ledger(db, key)
         ledger.begin()
-        ledger.count_at_least(0 if noted is None else noted.written)
+        ledger.count_at_least(0 if last_commit_note is None else last_commit_note.written)
         db.execute("COMMIT")
     finally:
         db.close()
 
 
 def _keep_rows(database: Path, inbox: Rows, marks: Rows) -> None:
-    """Keep what waits for the streams that go on, the keys of what was decided, and what channels remember, so that nothing comes twice."""
+    """Copy the inbox, including the keys of decided commands, and the channels' marks, so that nothing is processed twice."""
     db = connect(database)
     try:
         db.execute("BEGIN IMMEDIATE")
@@ -250,18 +250,18 @@ def _keep_rows(database: Path, inbox: Rows, marks: Rows) -> None:
 
 
 def _entries(db: sqlite3.Connection, number: int, stream: StreamId, digest: bytes, upto: int) -> Entries | None:
-    found: Entries = []
-    before, base = chain.START, number << STREAM_SHIFT
+    entries: Entries = []
+    before, base = CHAIN_START, number << STREAM_SHIFT
     columns = "CAST(kind AS TEXT), CAST(version AS INTEGER), CAST(payload AS BLOB)"
     query = f"SELECT {columns} FROM entry WHERE place > {base} AND place <= {base + upto} ORDER BY place"  # noqa: S608 - numbers
     for kind, version, payload in _rows(db, query):
-        found.append((kind, version, payload))
-        before = chain.link(before, stream.encode(), len(found), *found[-1])
-    return found if len(found) == upto and hmac.compare_digest(before, digest) else None
+        entries.append((kind, version, payload))
+        before = entry_hash(before, stream.encode(), len(entries), *entries[-1])
+    return entries if len(entries) == upto and hmac.compare_digest(before, digest) else None
 
 
 def _rows(db: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
-    """Return rows for as long as they can be read."""
+    """Yield rows until one cannot be read."""
     try:
         yield from db.execute(query)
     except sqlite3.Error:
@@ -269,7 +269,7 @@ def _rows(db: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _write(database: Path, key: bytes, whole: dict[StreamId, Entries], report: Rescued, now: Millis, decode: Decode) -> None:
-    """Write the streams as they were, the incident behind them, and the lists anew."""
+    """Write the streams as they were, record the incident in the house log, and rebuild the lists."""
     lost: list[JsonValue] = [str(each) for each in report.lost[:_KEPT_NAMES]]
     data: dict[str, JsonValue] = {
         "damage": report.damage,

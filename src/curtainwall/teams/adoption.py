@@ -1,4 +1,4 @@
-"""What local agents keep on disk beside what the log says of the pairs that they serve, and adopting what nobody claims."""
+"""Compares what local agents keep on disk with the logs of their pairs, and adopts conversations that no log names."""
 
 import asyncio
 import os
@@ -37,12 +37,12 @@ from curtainwall.teams.pairs import Pair
 
 _MANY = 100_000
 _UNKNOWN = (Label("sensitive"), Label("untrusted-content"))
-"""What a conversation counts as having touched of which no log of ours tells."""
+"""The labels of a conversation that has no log of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskConversation:
-    """A pair that a local agent serves, and how its conversation stands."""
+    """A pair that a local agent serves, and the status of its conversation."""
 
     pair: Pair
     session: SessionId
@@ -50,7 +50,7 @@ class DiskConversation:
 
 
 def on_disk(conversations: Conversations, since: Millis = 0) -> list[DiskConversation]:
-    """Compare log and disk for every pair that a local agent serves, or those of which the log has changed since then."""
+    """Compare log and disk for the pairs that a local agent serves and whose log has changed since then."""
     index = conversations.sessions.store.index
     rows = index.sessions(SessionQuery(channel=TEAMS, agent=LOCAL, since=since, limit=_MANY))
     pairs = ((Pair.at(route), row.session) for row in rows for route in index.routes_to(row.session))
@@ -59,11 +59,11 @@ def on_disk(conversations: Conversations, since: Millis = 0) -> list[DiskConvers
 
 def recent_on_disk(conversations: Conversations) -> list[DiskConversation]:
     """Compare log and disk for every such pair that does not count as archived."""
-    return on_disk(conversations, conversations.sessions.house.clock.now() - conversations.talk.terms.archive_after)
+    return on_disk(conversations, conversations.sessions.registry.clock.now() - conversations.talk.terms.archive_after)
 
 
 def unclaimed_conversations(conversations: Conversations, pair: Pair) -> Sequence[StoredConversation]:
-    """Return the conversations of a pair's own agent that its log does not name, newest first; also where that log is lost."""
+    """Return the conversations of a pair's own agent that its log does not name, newest first. The log may be lost."""
     session = conversations.sessions.store.index.session_at(pair.route)
     if session is None or _agent(conversations, pair) != LOCAL:
         return ()
@@ -74,7 +74,7 @@ def unclaimed_conversations(conversations: Conversations, pair: Pair) -> Sequenc
 
 
 def adoptable_conversations(conversations: Conversations, pair: Pair) -> Sequence[StoredConversation]:
-    """Return every conversation that a pair could go on with; refuse where its agent keeps none."""
+    """Return every conversation that a pair could adopt; refuse if its agent keeps none."""
     _require_local_agent(conversations, pair)
     return (
         *unclaimed_conversations(conversations, pair),
@@ -84,16 +84,16 @@ def adoptable_conversations(conversations: Conversations, pair: Pair) -> Sequenc
 
 
 def abandoned_conversations(conversations: Conversations, pair: Pair) -> Sequence[StoredConversation]:
-    """Return the conversations in the team's project that agents of sessions wrote of which no log tells any more, newest first."""
+    """Return the conversations in the team's project that belong to sessions without a log, newest first."""
     home, workspace = conversations.sessions.home, conversations.peers.workspace_of(pair.team)
     own = conversations.sessions.store.index.session_at(pair.route)
     places = home.sessions.iterdir() if home.sessions.is_dir() else ()
     lost = [SessionId(place.name) for place in places if place.name.isalnum() and place.name != own]
-    lost = [session for session in lost if conversations.sessions.house.feed.head(session_stream(session)) == 0]
-    found = [each for session in lost for each in conversations_in(process_folders(home, session, workspace).state, Path(workspace.path))]
-    # What was adopted is a copy; the file that it was made of stays.
+    lost = [session for session in lost if conversations.sessions.registry.feed.head(session_stream(session)) == 0]
+    stored = [each for session in lost for each in conversations_in(process_folders(home, session, workspace).state, Path(workspace.path))]
+    # Adoption copies a conversation; the original file stays.
     claimed = {each.standing.conversation for each in on_disk(conversations)}
-    return sorted((each for each in found if each.conversation not in claimed), key=lambda each: each.changed, reverse=True)
+    return sorted((each for each in stored if each.conversation not in claimed), key=lambda each: each.changed, reverse=True)
 
 
 def user_conversations(conversations: Conversations, team: str) -> Sequence[StoredConversation]:
@@ -104,23 +104,23 @@ def user_conversations(conversations: Conversations, team: str) -> Sequence[Stor
 async def adopt(
     conversations: Conversations, pair: Pair, conversation: str, source: Path | None = None, *, is_clean: bool = False
 ) -> SessionId:
-    """Let a pair go on with a conversation, opened where it was not yet; it counts as sensitive unless whoever knows it says otherwise."""
+    """Make a pair adopt a conversation, opening its session if needed; it counts as sensitive and untrusted unless `is_clean`."""
     _require_local_agent(conversations, pair)
     session = await conversations.peers.found(pair)
     state = conversations.peers.state(session)
     if state.turn is not None:
         raise CommandRefused(f"the agent of `{pair}` is at work; wait until it has answered")
     folders = process_folders(conversations.sessions.home, session, state.workspace)
-    if source is None and conversation not in {found.conversation for found in conversations_in(folders.state, folders.workspace)}:
+    if source is None and conversation not in {stored.conversation for stored in conversations_in(folders.state, folders.workspace)}:
         elsewhere = (*abandoned_conversations(conversations, pair), *user_conversations(conversations, pair.team))
-        source = next((found.path for found in elsewhere if found.conversation == conversation), None)
+        source = next((stored.path for stored in elsewhere if stored.conversation == conversation), None)
     await asyncio.to_thread(claim_conversation, folders, conversation, source)
     if not is_clean:
-        # INVARIANT: before it goes on with the conversation, it has touched what was read there.
+        # INVARIANT: the session gets the labels before it continues the conversation.
         labels = tuple(LabelSource(label=label, origin=f"the adopted conversation {conversation}") for label in _UNKNOWN)
-        await conversations.sessions.house.send(session, AddLabels(by=SYSTEM, labels=labels))
-    await conversations.sessions.house.send(
-        session, RecordProgress(by=SYSTEM, events=(adoption_event(conversation, conversations.sessions.house.clock.now()),))
+        await conversations.sessions.registry.send(session, AddLabels(by=SYSTEM, labels=labels))
+    await conversations.sessions.registry.send(
+        session, RecordProgress(by=SYSTEM, events=(adoption_event(conversation, conversations.sessions.registry.clock.now()),))
     )
     return session
 
@@ -131,14 +131,14 @@ def _require_local_agent(conversations: Conversations, pair: Pair) -> None:
 
 
 def _agent(conversations: Conversations, pair: Pair) -> str:
-    """Return who serves a pair: the agent in its log, or the team's where it has none yet."""
+    """Return who serves a pair: the agent in its log, or the team's agent if it has no log yet."""
     session = conversations.talk.session_of(pair)
-    return conversations.config().teams[pair.team].agent if session is None else conversations.sessions.names.of(session)
+    return conversations.config.now.teams[pair.team].agent if session is None else conversations.sessions.names.of(session)
 
 
 def _status_of(conversations: Conversations, session: SessionId) -> ConversationStatus:
-    past = ProcessHistory(EXTENSION, SessionJournal(conversations.sessions.house).load)
-    past.sync(conversations.sessions.house.feed, session)
+    past = ProcessHistory(EXTENSION, SessionJournal(conversations.sessions.registry).load)
+    past.sync(conversations.sessions.registry.feed, session)
     assert past.workspace is not None
     return conversation_status(past, process_folders(conversations.sessions.home, session, past.workspace))
 

@@ -1,4 +1,4 @@
-"""Totals of conversations, read on from where they were left and kept as marks beside the log, so that no log is read twice."""
+"""Totals of conversations, stored as marks beside the log and continued from there, so that no log is read twice."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -52,7 +52,7 @@ from curtainwall.teams.pairs import Pair, PairFigures, PairStatus
 
 @dataclass(slots=True)
 class ConversationTotals:
-    """What a log amounts to up to a cursor; nothing in it but totals, and what is still open."""
+    """Totals of a log up to a cursor, and the messages that are still open."""
 
     cursor: int = 0
     created: Millis = 0
@@ -62,21 +62,21 @@ class ConversationTotals:
     dollars: float = 0.0
     is_pending: bool = False
     waiting: dict[MessageId, Millis | None] = field(default_factory=dict[MessageId, Millis | None])
-    """Messages without an answer, and until when each may wait; what has begun is worked on to its end."""
+    """Messages without an answer, and until when each may wait; None once the work on it has begun."""
     used_up: list[BudgetKind] = field(default_factory=list[BudgetKind])
 
     @staticmethod
     def kept(text: str) -> "ConversationTotals":
-        """Return a sum that was written down; raise `ValueError` or `TypeError` where it was not one of ours."""
-        made = ConversationTotals(**json.loads(text))
-        made.used_up = [BudgetKind(kind) for kind in made.used_up]
-        return made
+        """Parse stored totals; raise `ValueError` or `TypeError` if they are not ours."""
+        totals = ConversationTotals(**json.loads(text))
+        totals.used_up = [BudgetKind(kind) for kind in totals.used_up]
+        return totals
 
     def __str__(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
 
     def read(self, feed: Feed, session: SessionId) -> None:
-        """Take in what has come since."""
+        """Add the events since the cursor."""
         for recorded in feed.read(session_stream(session), self.cursor):
             self._take(recorded.event)
             self.cursor = recorded.seq
@@ -84,11 +84,11 @@ class ConversationTotals:
     def figures(self, pair: Pair, session: SessionId, now: Millis, archive_after: Millis) -> PairFigures:
         """Return the figures as they are at a time."""
         created, used = (self.created, self.used) if self.cursor else (now, now)
-        open_ = [message for message, until in self.waiting.items() if until is None or until > now]
-        is_old = now - used > archive_after and not open_
+        open_messages = [message for message, until in self.waiting.items() if until is None or until > now]
+        is_old = now - used > archive_after and not open_messages
         status: PairStatus = "archived" if is_old else "compact-pending" if self.is_pending else "active"
-        short_of = tuple(sorted(self.used_up)) if open_ else ()
-        return PairFigures(pair, session, created, used, self.messages, len(open_), self.tokens, self.dollars, status, short_of)
+        short_of = tuple(sorted(self.used_up)) if open_messages else ()
+        return PairFigures(pair, session, created, used, self.messages, len(open_messages), self.tokens, self.dollars, status, short_of)
 
     def _take(self, event: AnyEvent) -> None:
         if isinstance(event, SessionOpened):
@@ -110,7 +110,7 @@ class ConversationTotals:
                         self.waiting[message] = None
             case PeerAnswered():
                 self.used = event.at
-                # One that was refused as it came was never taken in.
+                # A message that was refused on arrival was never added.
                 self.waiting.pop(event.answer.message, None)
             case MessageWithdrawn() | TurnResumed() | TurnEnded() | InterruptAsked():
                 pass
@@ -143,11 +143,11 @@ class ConversationTotals:
 _CHANNEL: Final = "archived teams"
 _TOTALS: Final = "sums of teams"
 _MUCH: Final = 100
-"""Entries that were read beyond what is kept before it is worth keeping more."""
+"""How many new entries must be read before the totals are stored again."""
 
 
 class ArchivedLog(NamedTuple):
-    """A log that was read up to here, with nothing that waits in it; without figures where no pair leads to it any more."""
+    """A log that was read up to `head`, in which nothing waits; it has no figures if no pair leads to it any more."""
 
     session: SessionId
     changed: Millis
@@ -156,47 +156,47 @@ class ArchivedLog(NamedTuple):
 
 
 class Archive:
-    """The marks of one house. They are only there to be quick: where one is missing, or the log has grown since, the log is read."""
+    """The marks of conversations. They are only a cache: if one is missing, or its log has grown since, the log is read."""
 
     def __init__(self, marks: Marks, feed: Feed) -> None:
         self._marks = marks
         self._feed = feed
 
     def at_rest(self) -> Mapping[str, Millis]:
-        """Return the sessions in whose logs nothing waited, and when those had changed last by then."""
+        """Return the sessions in which nothing waited when they were read, each with its last change at that time."""
         return {session: json.loads(mark)[0] for session, mark in self._marks.all(_CHANNEL).items()}
 
     def figures(self, pair: Pair, session: SessionId) -> PairFigures | None:
-        """Return the figures of a conversation, where they are known and nothing has happened there since."""
+        """Return the figures of a conversation, if they are stored and its log has not grown since."""
         mark = self._marks.get(_CHANNEL, session)
         if mark is None:
             return None
-        _, head, *told = json.loads(mark)
-        if not told or head != self._feed.head(session_stream(session)):
+        _, head, *values = json.loads(mark)
+        if not values or head != self._feed.head(session_stream(session)):
             return None
-        created, used, messages, tokens, dollars = told
+        created, used, messages, tokens, dollars = values
         return PairFigures(pair, session, created, used, messages, 0, tokens, dollars, "archived")
 
     def sum(self, session: SessionId) -> ConversationTotals | None:
-        """Return what a log amounted to up to where it was read."""
+        """Return the stored totals of a log."""
         mark = self._marks.get(_TOTALS, session)
         with suppress(ValueError, TypeError):
             return None if mark is None else ConversationTotals.kept(mark)
         return None
 
     async def keep_sums(self, sums: Mapping[SessionId, ConversationTotals]) -> None:
-        """Remember what all logs of conversations amount to that are not archived, where much was read; forget all others."""
-        kept = self._marks.all(_TOTALS)
-        gone: dict[str, str | None] = {session: None for session in kept if session not in sums}
-        grown = {session: str(it) for session, it in sums.items() if not 0 <= it.cursor - _cursor(kept.get(session)) < _MUCH}
+        """Store the totals of these conversations, if enough was read since; forget all others."""
+        stored = self._marks.all(_TOTALS)
+        gone: dict[str, str | None] = {session: None for session in stored if session not in sums}
+        grown = {session: str(it) for session, it in sums.items() if not 0 <= it.cursor - _cursor(stored.get(session)) < _MUCH}
         await self._marks.set(_TOTALS, {**gone, **grown})
 
     async def keep(self, rests: Sequence[ArchivedLog]) -> None:
-        """Remember what was read."""
+        """Store these logs as read."""
         await self._marks.set(_CHANNEL, {rest.session: _mark(rest) for rest in rests})
 
     async def forget_all_but(self, archived: Collection[str]) -> None:
-        """Forget what is archived no longer, or is gone."""
+        """Forget the sessions that are no longer archived, or are gone."""
         await self._marks.set(_CHANNEL, {session: None for session in self._marks.all(_CHANNEL) if session not in archived})
 
 
@@ -207,5 +207,11 @@ def _cursor(mark: str | None) -> int:
 
 
 def _mark(rest: ArchivedLog) -> str:
-    it = rest.figures
-    return json.dumps([rest.changed, rest.head, *(() if it is None else (it.created, it.used, it.messages, it.tokens, it.dollars))])
+    figures = rest.figures
+    return json.dumps(
+        [
+            rest.changed,
+            rest.head,
+            *(() if figures is None else (figures.created, figures.used, figures.messages, figures.tokens, figures.dollars)),
+        ]
+    )

@@ -1,7 +1,8 @@
-"""Callers from outside: each has a session, opened with its first call, in which every call of a team tool passes the gate."""
+"""Callers from outside: each has a session, opened with its first call, and each call of a team tool passes its gate."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
@@ -31,24 +32,27 @@ from curtainwall.model import (
 from curtainwall.model.people import parse_place
 from curtainwall.operations.open import SessionSpec, inherit_label, open_new
 from curtainwall.teams.conversations import Conversations
-from curtainwall.tools.mcp_in import McpServer
 from curtainwall.tools.team_specs import SERVER
+
+if TYPE_CHECKING:
+    # Start-up time: MCP takes longer to load than everything else.
+    from curtainwall.tools.mcp_in import McpServer
 
 _MANY = 1_000_000
 
 
 def require_team(team: str, teams: Iterable[str]) -> None:
-    """Raise `NotFound`, with the teams that there are, for one that is not configured."""
+    """Raise `NotFound`, listing the configured teams, if the team is not one of them."""
     known = sorted(teams)
     if team not in known:
-        there = f"there are: {', '.join(f'`{each}`' for each in known)}" if known else "none is configured"
-        raise NotFound(f"there is no team `{team}`; {there}")
+        choices = f"there are: {', '.join(f'`{each}`' for each in known)}" if known else "none is configured"
+        raise NotFound(f"there is no team `{team}`; {choices}")
 
 
 class OutsideCaller:
     """The gate for one caller from outside; it speaks for a team, or for nobody.
 
-    INVARIANT: it was let in to talk to teams. Whatever else its session could do, nobody meant to give it.
+    INVARIANT: it may only talk to teams. Nobody meant to grant it anything else that its session could do.
     """
 
     def __init__(
@@ -56,13 +60,13 @@ class OutsideCaller:
     ) -> None:
         team = "" if team == NOBODY else team
         if team:
-            require_team(team, conversations.config().teams)
-        self.session = SessionId(conversations.sessions.house.mint())
+            require_team(team, conversations.config.now.teams)
+        self.session = SessionId(conversations.sessions.registry.mint())
         self.team = team or NOBODY
         self._conversations = conversations
         self._gate = gate
         self._by = by
-        target = conversations.config().teams[team].approval_target if team else None
+        target = conversations.config.now.teams[team].approval_target if team else None
         routes = () if target is None else (parse_place(target),)
         self._wanted = SessionSpec(OUTSIDE, None, name or f"{self.team} from outside", OUTSIDE, mode, routes, team=team)
         self._is_open = False
@@ -76,30 +80,30 @@ class OutsideCaller:
         save: Save | None = None,
         presence: Presence | None = None,
     ) -> Answer:
-        """Walk the ten steps in this caller's session, which is opened first where it was not."""
+        """Walk the ten steps in this caller's session, opening it first if needed."""
         await self.enter()
         return await self._gate.request(session, request.model_copy(update={"server": SERVER}), wait=wait, save=save, presence=presence)
 
-    async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
-        """Go on with a call that was asked for."""
-        return await self._gate.go_on(session, call, arguments)
+    async def resume(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
+        """Continue a call that was requested before."""
+        return await self._gate.resume(session, call, arguments)
 
     async def drop(self, session: SessionId, call: CallId, why: str) -> None:
-        """Let go of a call that nobody waits for any more."""
+        """Drop a call that nobody waits for any more."""
         await self._gate.drop(session, call, why)
 
     async def close(self, why: str) -> None:
-        """End the session; an answer that comes later is still taken in."""
+        """Close the session; it still records an answer that comes later."""
         if self._is_open and not self.is_deleted:
-            await self._conversations.sessions.house.send(self.session, CloseSession(by=self._by, reason=why))
+            await self._conversations.sessions.registry.send(self.session, CloseSession(by=self._by, reason=why))
 
     @property
     def is_deleted(self) -> bool:
         """Tell whether somebody has deleted the session since it was opened."""
-        return self._is_open and self._conversations.sessions.house.feed.head(session_stream(self.session)) == 0
+        return self._is_open and self._conversations.sessions.registry.feed.head(session_stream(self.session)) == 0
 
     async def enter(self) -> SessionId:
-        """Return the session, opened where it was not."""
+        """Return the session, opening it if needed."""
         if not self._is_open:
             await open_new(self._conversations.sessions, self._wanted, self._by, self.session)
             self._is_open = True
@@ -107,7 +111,7 @@ class OutsideCaller:
 
 
 class McpCaller(OutsideCaller):
-    """A caller that speaks MCP. Connecting anew changes nothing: what one of its sessions touched and used, all have."""
+    """A caller that speaks MCP. Reconnecting resets nothing: all of its sessions share their labels and spending."""
 
     def __init__(self, conversations: Conversations, gate: Gate, by: Who, team: str = "", how: str = "over stdio") -> None:
         super().__init__(conversations, gate, by, team, name=f"{team or NOBODY} {how}")
@@ -131,24 +135,27 @@ class McpCaller(OutsideCaller):
                 if source.label not in known:
                     new.setdefault(source.label, inherit_label(source, other))
         if new:
-            await self._conversations.sessions.house.send(self.session, AddLabels(by=SYSTEM, labels=tuple(new.values())))
+            await self._conversations.sessions.registry.send(self.session, AddLabels(by=SYSTEM, labels=tuple(new.values())))
         await self._conversations.peers.budgets.share(self.session, self._sessions())
         return await super().request(session, request, wait=wait, save=save, presence=presence)
 
     def _sessions(self, labels_beyond: frozenset[str] | None = None) -> Iterator[SessionId]:
-        """Yield the other sessions of this caller, or those that have touched more, oldest first, so that the first cause is kept."""
+        """Yield this caller's other sessions, or only those with further labels; oldest first, so that the first origin is kept."""
         peers, index = self._conversations.peers, self._conversations.sessions.store.index
-        found = SessionQuery(agent=OUTSIDE, channel=MCP, labels_beyond=labels_beyond, limit=_MANY)
-        for row in reversed(index.sessions(found)):
+        query = SessionQuery(agent=OUTSIDE, channel=MCP, labels_beyond=labels_beyond, limit=_MANY)
+        for row in reversed(index.sessions(query)):
             if row.session != self.session and peers.team_of(row.session) == self._wanted.team:
                 yield row.session
 
 
-def team_mcp_server(conversations: Conversations, listing: Callable[[], Iterable[ToolSpec]], caller: OutsideCaller) -> McpServer:
-    """Return the door through which one caller finds the tools of teams, by the names that teams know them by: `teams_ask`."""
-    house = conversations.sessions.house
+def team_mcp_server(conversations: Conversations, listing: Callable[[], Iterable[ToolSpec]], caller: OutsideCaller) -> "McpServer":
+    """Return an MCP server that offers one caller the tools of teams, under names such as `teams_ask`."""
+    # Start-up time: as above.
+    from curtainwall.tools.mcp_in import McpServer
+
+    registry = conversations.sessions.registry
     return McpServer(
-        caller.session, caller, house.feed, lambda: tuple(spec for spec in listing() if spec.server == SERVER), house.clock, joint="_"
+        caller.session, caller, registry.feed, lambda: tuple(spec for spec in listing() if spec.server == SERVER), registry.clock, joint="_"
     )
 
 

@@ -1,4 +1,4 @@
-"""Chains of questions: a team that is asked asks another, and whoever asked first waits for the last of them as well."""
+"""Chains of questions: a team asks another to answer a question, so the first asker waits for all of them."""
 
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -36,7 +36,7 @@ _WAITING = frozenset(("teams.ask", "teams.send_message"))
 
 @dataclass(slots=True)
 class _Link:
-    """One conversation of a chain: whether a budget keeps it from going on, and whose answer it waits for."""
+    """One conversation of a chain: whether a budget stops it, and whose answers it waits for."""
 
     team: str
     session: SessionId
@@ -51,7 +51,7 @@ class _Link:
         return tuple(self._sent.values()) if is_waiting else ()
 
     def read(self, feed: Feed) -> None:
-        """Take in what has come since."""
+        """Read the events since the cursor."""
         for recorded in feed.read(session_stream(self.session), self.cursor):
             self._take(recorded.event)
             self.cursor = recorded.seq
@@ -66,10 +66,10 @@ class _Link:
             case PeerAnswerTaken():
                 self._sent.pop(event.answer.message, None)
             case CallFinished():
-                # Whoever has a handle does not wait any longer.
-                told = event.result.inline
-                if isinstance(told, dict):
-                    self._sent.pop(MessageId(str(told.get("handle"))), None)
+                # A caller that got a handle no longer waits.
+                result = event.result.inline
+                if isinstance(result, dict):
+                    self._sent.pop(MessageId(str(result.get("handle"))), None)
             case TurnEnded():
                 if event.status is not TurnStatus.WAITING:
                     self._sent.clear()
@@ -82,7 +82,7 @@ class _Link:
 
 
 class Chain:
-    """The conversations that one waits for, and those that these wait for; each log is read once, and then what is new."""
+    """A conversation and all those that it waits for, directly or not. Each log is read once, and then only its new events."""
 
     def __init__(self, feed: Feed, team: str, session: SessionId) -> None:
         self.session = session
@@ -95,15 +95,15 @@ class Chain:
         return tuple(link.session for link in self._links_now())
 
     def shortages(self) -> tuple[Shortage, ...]:
-        """Return what is used up in the conversation and further on, where nothing goes on there before a human allows more."""
+        """Return the used-up budgets in the whole chain; each needs a human to allow more."""
         return tuple(Shortage(link.team, link.session, link.tale.short_of) for link in self._links_now() if link.tale.short_of)
 
     def further(self) -> tuple[Shortage, ...]:
-        """Return the same for those further on alone."""
+        """Return the shortages of the other conversations only."""
         return tuple(short for short in self.shortages() if short.session != self._first.session)
 
     def _links_now(self) -> list[_Link]:
-        """Take in what is new, and return who waits for whom by now."""
+        """Read new events, and return the links of the chain as it is now."""
         seen, links = {self._first.session}, [self._first]
         for link in links:
             link.read(self._feed)

@@ -1,12 +1,12 @@
-"""The teams' conversations in this process: each pair's session, budgets that several share, and requests to the team keeper."""
+"""The teams' conversations in this process: their sessions, shared budgets, and requests to the team keeper."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from curtainwall.config.schema import Config
+from curtainwall.config.schema import ActiveConfig
 from curtainwall.model import SessionId, TryLater
 from curtainwall.operations.sessions import Sessions
 from curtainwall.teams.archive import Archive
@@ -17,16 +17,16 @@ from curtainwall.teams.talk import Talk
 
 @dataclass(frozen=True, slots=True)
 class KeeperRequest:
-    """One thing that is wanted of a session's agent, and who waits to hear what came of it."""
+    """A request concerning a session's agent, and the future that gets its result."""
 
     what: Literal["wake", "sleep", "fork"]
     session: SessionId
     into: Pair | None
-    heard: "asyncio.Future[str]"
+    result: "asyncio.Future[str]"
 
 
 class KeeperRequests:
-    """The wishes of one process."""
+    """The queue of requests to the keeper, in one process."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[KeeperRequest] = asyncio.Queue()
@@ -34,20 +34,20 @@ class KeeperRequests:
         self._takers = 0
 
     async def wake(self, session: SessionId) -> str:
-        """Get a session's agent ready, and say what came of it."""
-        return await self._want("wake", session)
+        """Get a session's agent ready, and return its status."""
+        return await self._request("wake", session)
 
     async def sleep(self, session: SessionId) -> str:
-        """Let a session's agent go, and say what came of it."""
-        return await self._want("sleep", session)
+        """Stop a session's agent, and return its status."""
+        return await self._request("sleep", session)
 
     async def fork(self, session: SessionId, into: Pair) -> SessionId:
-        """Open another conversation that begins with what this one knows."""
-        return SessionId(await self._want("fork", session, into))
+        """Open another conversation that starts with the history of this one."""
+        return SessionId(await self._request("fork", session, into))
 
     @asynccontextmanager
     async def taking(self) -> AsyncGenerator["asyncio.Queue[KeeperRequest]"]:
-        """Lend the queue to whoever fulfils wishes; what nobody is left to fulfil is refused."""
+        """Lend the queue to a worker; once no worker is left, refuse all open requests."""
         self._takers += 1
         try:
             yield self._queue
@@ -56,29 +56,29 @@ class KeeperRequests:
             if not self._takers:
                 self._refuse_all()
 
-    async def _want(self, what: Literal["wake", "sleep", "fork"], session: SessionId, into: Pair | None = None) -> str:
+    async def _request(self, what: Literal["wake", "sleep", "fork"], session: SessionId, into: Pair | None = None) -> str:
         if not self._takers:
             raise TryLater("this process lets no agent work; ask where one does, as `curtainwall serve` or `curtainwall mcp`")
-        heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait(KeeperRequest(what, session, into, heard))
-        self._open.add(heard)
-        heard.add_done_callback(self._open.discard)
-        return await heard
+        result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait(KeeperRequest(what, session, into, result))
+        self._open.add(result)
+        result.add_done_callback(self._open.discard)
+        return await result
 
     def _refuse_all(self) -> None:
         while not self._queue.empty():
             self._queue.get_nowait()
-        for heard in tuple(self._open):
-            if not heard.done():
-                heard.set_exception(TryLater("agents were let work here and no longer are; try again"))
+        for result in tuple(self._open):
+            if not result.done():
+                result.set_exception(TryLater("agents were let work here and no longer are; try again"))
 
 
 @dataclass(frozen=True, slots=True)
 class Conversations:
-    """The teams' conversations: their sessions, the talk in them, requests to whoever works for the teams, and what was summed up."""
+    """The teams' conversations: their sessions, the talk in them, requests to the keeper, and the archive of totals."""
 
     sessions: Sessions
-    config: Callable[[], Config]
+    config: ActiveConfig
     peers: PairSessions
     talk: Talk
     requests: KeeperRequests

@@ -1,4 +1,4 @@
-"""The tools of teams over HTTP: whoever shows a team's token speaks MCP as that team, in a session of its own or one request at a time."""
+"""The tools of teams over HTTP: a client with a team's token speaks MCP as that team, in a session or one request at a time."""
 
 import asyncio
 import hmac
@@ -33,31 +33,31 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True, slots=True)
 class _Posted:
-    """A message, and the line that passes it on to the session."""
+    """A message, and the line that forwards it to the session."""
 
     message: Message
     line: bytes
 
 
 class CallerConnection(Protocol):
-    """A team's way to the tools."""
+    """A team's connection to the tools."""
 
     async def connect(self) -> Streams:
-        """Return a new connection, one JSON-RPC message a line."""
+        """Return the streams of a new connection, with one JSON-RPC message per line."""
         ...
 
     async def close(self, why: str) -> None:
-        """End it, with everything that is connected."""
+        """Close it, with all of its streams."""
         ...
 
 
 ConnectCaller = Callable[[str], CallerConnection]
-"""Lets a team in."""
+"""Connects a team."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """One client that began with `initialize`."""
+    """A client that began with `initialize`."""
 
     team: str
     visit: CallerConnection
@@ -68,75 +68,75 @@ class _Session:
 
 
 class TeamEndpoint:
-    """MCP by streamable HTTP, for the callers whose tokens are known."""
+    """MCP over streamable HTTP, for callers with a known token."""
 
-    def __init__(self, tokens: Mapping[str, str], visits: ConnectCaller) -> None:
+    def __init__(self, tokens: Mapping[str, str], connect_caller: ConnectCaller) -> None:
         self._tokens = tokens
-        self._visits = visits
+        self._connect_caller = connect_caller
         self._sessions: dict[str, _Session] = {}
-        self._single: dict[str, CallerConnection] = {}
+        self._sessionless: dict[str, CallerConnection] = {}
 
     def app(self) -> Starlette:
         """Return the application."""
         return Starlette(routes=[Route(PATH, self._serve, methods=["GET", "POST", "DELETE"])])
 
     async def close(self) -> None:
-        """Let everybody go."""
+        """Close all sessions and connections."""
         for name in tuple(self._sessions):
             await self._end(name, "the server has ended")
-        for visit in self._single.values():
-            await visit.close("the server has ended")
+        for connection in self._sessionless.values():
+            await connection.close("the server has ended")
 
     async def _serve(self, request: Request) -> Response:
         if request.headers.get("origin") is not None:
-            # A page in somebody's browser is no team, whatever name this machine has there.
+            # A web page in a browser is not a team, no matter under which name it reaches this machine.
             return _refused(403, "requests from web pages are not taken")
         team = self._team(request.headers.get("authorization", ""))
         if team is None:
             return _refused(401, "show the token of a team: `Authorization: Bearer TOKEN`", {"www-authenticate": "Bearer"})
         if request.method == "GET":
             return _refused(405, "nothing is told here that was not asked for", {"allow": "POST, DELETE"})
-        found = self._sessions.get(request.headers.get(_SESSION, ""))
-        if _SESSION in request.headers and (found is None or found.team != team):
+        session = self._sessions.get(request.headers.get(_SESSION, ""))
+        if _SESSION in request.headers and (session is None or session.team != team):
             return _refused(404, "there is no such session; begin with `initialize`")
         if request.method == "DELETE":
             await self._end(request.headers.get(_SESSION, ""), "its client has left")
             return Response(status_code=204)
-        return await self._post(request, team, found)
+        return await self._post(request, team, session)
 
-    async def _post(self, request: Request, team: str, found: _Session | None) -> Response:
-        posted = await _posted(request)
+    async def _post(self, request: Request, team: str, session: _Session | None) -> Response:
+        posted = await _read_message(request)
         if posted is None:
             return _refused(400, "send one JSON-RPC message with each key once, of a megabyte at most")
-        if found is None and posted.message.get("method") == "initialize":
+        if session is None and posted.message.get("method") == "initialize":
             name = await self._begin(team)
-            return _streamed(self._asked(self._sessions[name], posted), {_SESSION: name})
-        if found is not None:
-            found.used = time.monotonic()
+            return _streamed(self._replies(self._sessions[name], posted), {_SESSION: name})
+        if session is not None:
+            session.used = time.monotonic()
             if not _is_request(posted.message):
-                await _tell(found.streams, posted)
+                await _forward(session.streams, posted)
                 return Response(status_code=202)
-            return _streamed(self._asked(found, posted))
+            return _streamed(self._replies(session, posted))
         if not _is_request(posted.message):
             return Response(status_code=202)
-        return _streamed(self._asked_once(team, posted))
+        return _streamed(self._replies_once(team, posted))
 
-    def _team(self, shown: str) -> str | None:
-        """Return whose token this is; each is compared, so that time tells nothing."""
-        token = shown.removeprefix(_SCHEME).encode("utf-8", "replace") if shown.startswith(_SCHEME) else b""
-        found = [team for team, known in self._tokens.items() if hmac.compare_digest(known.encode(), token)]
-        return found[0] if found else None
+    def _team(self, header: str) -> str | None:
+        """Return the team of a token. All tokens are compared, so that the time taken reveals nothing."""
+        token = header.removeprefix(_SCHEME).encode("utf-8", "replace") if header.startswith(_SCHEME) else b""
+        teams = [team for team, known in self._tokens.items() if hmac.compare_digest(known.encode(), token)]
+        return teams[0] if teams else None
 
     async def _begin(self, team: str) -> str:
         now = time.monotonic()
-        late = [name for name, session in self._sessions.items() if now - session.used > _IDLE and not session.waiting]
+        idle = [name for name, session in self._sessions.items() if now - session.used > _IDLE and not session.waiting]
         own = [name for name, session in self._sessions.items() if session.team == team]
-        crowd = [min(own, key=lambda name: self._sessions[name].used)] if len(own) >= _MOST_SESSIONS else []
-        for name in {*late, *crowd}:
+        surplus = [min(own, key=lambda name: self._sessions[name].used)] if len(own) >= _MOST_SESSIONS else []
+        for name in {*idle, *surplus}:
             await self._end(name, "it was not used for long")
-        visit, name = self._visits(team), secrets.token_urlsafe(24)
-        session = _Session(team, visit, await visit.connect(), now)
-        session.reading = asyncio.create_task(_sort(session), name=f"mcp of team {team}")
+        connection, name = self._connect_caller(team), secrets.token_urlsafe(24)
+        session = _Session(team, connection, await connection.connect(), now)
+        session.reading = asyncio.create_task(_dispatch(session), name=f"mcp of team {team}")
         self._sessions[name] = session
         return name
 
@@ -149,19 +149,19 @@ class TeamEndpoint:
         session.streams[1].close()
         await session.visit.close(why)
 
-    async def _asked(self, session: _Session, posted: _Posted) -> AsyncGenerator[bytes]:
-        """Pass a request on and tell what belongs to it, the reply last."""
+    async def _replies(self, session: _Session, posted: _Posted) -> AsyncGenerator[bytes]:
+        """Forward a request and yield the lines that belong to it, the reply last."""
         message = posted.message
-        heard: asyncio.Queue[bytes | None] = asyncio.Queue()
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         names = {_key(message.get("id")), *_progress_of(message)}
         if not names.isdisjoint(session.waiting):
-            # Whoever asked first would never hear of it again.
-            yield _taken(message)
+            # The first request would never get its reply.
+            yield _duplicate_id_error(message)
             return
-        session.waiting.update(dict.fromkeys(names, heard))
+        session.waiting.update(dict.fromkeys(names, queue))
         try:
-            await _tell(session.streams, posted)
-            while (line := await heard.get()) is not None:
+            await _forward(session.streams, posted)
+            while (line := await queue.get()) is not None:
                 yield line
                 if _is_reply(line):
                     return
@@ -170,13 +170,13 @@ class TeamEndpoint:
             for name in names:
                 session.waiting.pop(name, None)
 
-    async def _asked_once(self, team: str, posted: _Posted) -> AsyncGenerator[bytes]:
-        """Pass on a request that stands for itself, over a connection that ends with it: whoever hangs up no longer waits."""
-        if team not in self._single:
-            self._single[team] = self._visits(team)
-        streams = await self._single[team].connect()
+    async def _replies_once(self, team: str, posted: _Posted) -> AsyncGenerator[bytes]:
+        """Forward a request without a session, over a connection that ends with it: a client that hangs up stops waiting."""
+        if team not in self._sessionless:
+            self._sessionless[team] = self._connect_caller(team)
+        streams = await self._sessionless[team].connect()
         try:
-            await _tell(streams, posted)
+            await _forward(streams, posted)
             async for line in _lines(streams[0]):
                 yield line
                 if _is_reply(line):
@@ -185,17 +185,17 @@ class TeamEndpoint:
             streams[1].close()
 
 
-async def _sort(session: _Session) -> None:
-    """Bring each line to whoever waits for it."""
+async def _dispatch(session: _Session) -> None:
+    """Put each line into the queue of the request that it belongs to."""
     async for line in _lines(session.streams[0]):
-        told = cast("dict[str, object]", json.loads(line))
-        params = told.get("params")
+        message = cast("dict[str, object]", json.loads(line))
+        params = message.get("params")
         token = cast("dict[str, object]", params).get("progressToken") if isinstance(params, dict) else None
-        waiting = session.waiting.get(_key(told["id"]) if "id" in told else f"progress {token!r}")
-        if waiting is not None:
-            waiting.put_nowait(line)
-    for waiting in session.waiting.values():
-        waiting.put_nowait(None)
+        queue = session.waiting.get(_key(message["id"]) if "id" in message else f"progress {token!r}")
+        if queue is not None:
+            queue.put_nowait(line)
+    for queue in session.waiting.values():
+        queue.put_nowait(None)
 
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
@@ -208,29 +208,29 @@ async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
             yield line
 
 
-async def _tell(streams: Streams, posted: _Posted) -> None:
+async def _forward(streams: Streams, posted: _Posted) -> None:
     streams[1].write(posted.line + b"\n")
     await streams[1].drain()
 
 
-async def _posted(request: Request) -> _Posted | None:
-    """Return the message of a body, or None for one that is none or could be read as two."""
+async def _read_message(request: Request) -> _Posted | None:
+    """Return the message in a body, or None if it is invalid or ambiguous."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
         if len(body) > _LONGEST_BODY:
             return None
     try:
-        told, repeated = read_frame(bytes(body))
+        message, repeated = read_frame(bytes(body))
     except ValueError:
         return None
-    if not isinstance(told, dict):
+    if not isinstance(message, dict):
         return None
-    # The gate denies arguments with a key twice, and logs it; nobody could answer whatever else has one.
-    if any(told.get("method") != "tools/call" or path[:2] != ("params", "arguments") for path in repeated):
+    # The gate denies and logs duplicate keys in the arguments of a call; any other duplicate makes the message unanswerable.
+    if any(message.get("method") != "tools/call" or path[:2] != ("params", "arguments") for path in repeated):
         return None
-    # Passed on as it was written, on one line: outside strings JSON has line ends only as space.
-    return _Posted(told, bytes(body).translate(_ONE_LINE))
+    # Forwarded as written, on one line: outside strings, JSON uses line ends only as whitespace.
+    return _Posted(message, bytes(body).translate(_ONE_LINE))
 
 
 def _streamed(lines: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None) -> Response:
@@ -242,11 +242,11 @@ def _streamed(lines: AsyncGenerator[bytes], headers: Mapping[str, str] | None = 
     return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store", **(headers or {})})
 
 
-def _refused(status: int, words: str, headers: Mapping[str, str] | None = None) -> Response:
-    return JSONResponse({"error": words}, status, headers=dict(headers or {}))
+def _refused(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"error": text}, status, headers=dict(headers or {}))
 
 
-def _taken(message: Message) -> bytes:
+def _duplicate_id_error(message: Message) -> bytes:
     fault = {"code": _INVALID_REQUEST, "message": "a request with this id or this progress token is still open; take another"}
     return json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": fault}).encode()
 
@@ -256,8 +256,8 @@ def _is_request(message: Message) -> bool:
 
 
 def _is_reply(line: bytes) -> bool:
-    told = cast("dict[str, object]", json.loads(line))
-    return "method" not in told
+    message = cast("dict[str, object]", json.loads(line))
+    return "method" not in message
 
 
 def _key(name: object) -> str:

@@ -1,4 +1,4 @@
-"""Who works for the teams: one process of all at a time keeps their sessions, and takes over at once where the one before it ends."""
+"""The process that works for the teams: one at a time holds the lease, and another takes over as soon as it ends."""
 
 import asyncio
 import logging
@@ -40,12 +40,12 @@ _AT_ONCE = 100
 
 
 class Keeper:
-    """This process's part in working for the teams: all of it while it holds the lease, none of it otherwise."""
+    """Runs the teams' sessions in this process while it holds the lease."""
 
-    def __init__(self, conversations: Conversations, turns: Turns, crew: AgentRegistry) -> None:
+    def __init__(self, conversations: Conversations, turns: Turns, agents: AgentRegistry) -> None:
         self._conversations = conversations
         self._turns = turns
-        self._crew = crew
+        self._agents = agents
         self._known: set[SessionId] = set()
         self._has_lease = asyncio.Event()
 
@@ -56,15 +56,15 @@ class Keeper:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
-        """Keep the teams' sessions, and fulfil wishes, until the context is left."""
-        made = {
+        """Run the teams' sessions and serve requests until the context ends."""
+        jobs = {
             "keeper": self._keep(),
-            "wishes": self._fulfil(),
+            "wishes": self._serve_requests(),
             "warming": self._warm(),
             "rousing": self._rouse(),
             "budgets": self._settle(),
         }
-        tasks = [asyncio.create_task(each, name=name) for name, each in made.items()]
+        tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]
         try:
             yield
         finally:
@@ -73,13 +73,13 @@ class Keeper:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep(self) -> None:
-        """Look after the teams for as long as we are at work, whatever happens to the log meanwhile."""
+        """Look after the teams, and start again after any failure."""
         while True:
             try:
                 await self._keep_once()
             except CurtainwallError as fault:
                 _LOG.warning("the teams are looked after again in a moment: %s", fault)
-            except Exception:  # noqa: BLE001 - whatever it was, the teams must not be left without anybody
+            except Exception:  # noqa: BLE001 - after any fault, the teams must still be served
                 _LOG.exception("the teams are looked after again in a moment")
             await asyncio.sleep(_LOOK_AGAIN)
 
@@ -101,37 +101,37 @@ class Keeper:
             self._conversations.sessions.store.leases.tell(freed_lease(KEEPER))
 
     async def _warm(self) -> None:
-        """Get the agents of the most used pairs ready, one after the other; what goes wrong is told with their next message.
+        """Get the agents of the most used pairs ready, one after the other; a failure shows again with their next message.
 
-        Only a process of Claude Code takes something: our own agent is always ready, and a container starts with its message.
+        Only a Claude Code process needs this: our own agent is always ready, and a container starts with its message.
         """
         await self._has_lease.wait()
-        if not self._conversations.config().peers.warm:
+        if not self._conversations.config.now.peers.warm:
             return
-        rows = self._conversations.sessions.store.index.sessions(SessionQuery(channel=TEAMS, since=self._long_ago, limit=_MANY))
+        rows = self._conversations.sessions.store.index.sessions(SessionQuery(channel=TEAMS, since=self._archive_threshold, limit=_MANY))
         cold = (row for row in rows if row.agent == LOCAL and row.status != "closed" and self._pair_of(row.session))
         used = sorted(cold, key=lambda row: -row.turns)
-        for row in used[: self._conversations.config().peers.warm]:
+        for row in used[: self._conversations.config.now.peers.warm]:
             try:
-                await self._crew.wake(row.session)
+                await self._agents.wake(row.session)
             except CurtainwallError as fault:
                 _LOG.warning("the agent of `%s` could not be got ready: %s", row.name, fault)
 
     async def _settle(self) -> None:
-        """Watch what the conversations use that share a budget: one that works must not go on with what another has used."""
+        """Watch the spending of conversations that share a budget: none may go on with what another has used."""
         await self._has_lease.wait()
-        async for streams in self._conversations.sessions.house.feed.changes():
+        async for streams in self._conversations.sessions.registry.feed.changes():
             for session in filter(None, map(session_of, streams)):
                 if session in self._known:
-                    # Where it cannot be counted now, it is with the next message.
+                    # If this fails, the spending is counted with the next message.
                     with suppress(CurtainwallError):
                         await self._conversations.peers.settle_budgets(session)
 
     async def _rouse(self) -> None:
-        """Take up the archived pairs in which a message has waited since nobody worked for the teams, one after the other."""
+        """Take up archived pairs with a message that arrived while nobody worked for the teams, one after the other."""
         await self._has_lease.wait()
         store, archive = self._conversations.sessions.store, self._conversations.archive
-        rows = store.index.sessions(SessionQuery(channel=TEAMS, before=self._long_ago, limit=_MANY))
+        rows = store.index.sessions(SessionQuery(channel=TEAMS, before=self._archive_threshold, limit=_MANY))
         await archive.forget_all_but({row.session for row in rows})
         at_rest, read = archive.at_rest(), list[ArchivedLog]()
         for row in rows:
@@ -140,18 +140,18 @@ class Keeper:
             if store.inbox.waiting(session_stream(row.session)):
                 self._take_up(row.session)
             elif at_rest.get(row.session) != row.changed:
-                # Each such log is read from its beginning, once, and whoever asks now comes first.
+                # Each such log is read once, from its beginning; current requests come first.
                 await asyncio.sleep(0)
                 with suppress(CurtainwallError):
-                    read += self._looked_at(row)
+                    read += self._inspect(row)
             if len(read) >= _AT_ONCE:
                 await archive.keep(read)
                 read.clear()
         await archive.keep(read)
 
-    def _looked_at(self, row: SessionRow) -> Iterator[ArchivedLog]:
-        """Take up an archived pair in which a message waits; yield what is to be remembered of any other."""
-        head, pair = self._conversations.sessions.house.feed.head(session_stream(row.session)), self._pair_of(row.session)
+    def _inspect(self, row: SessionRow) -> Iterator[ArchivedLog]:
+        """Take up an archived pair in which a message waits; yield the log to remember for any other."""
+        head, pair = self._conversations.sessions.registry.feed.head(session_stream(row.session)), self._pair_of(row.session)
         if self._conversations.peers.state(row.session).queue:
             self._take_up(row.session)
             return
@@ -164,20 +164,20 @@ class Keeper:
         return next((pair for route in self._conversations.sessions.store.index.routes_to(session) if (pair := Pair.at(route))), None)
 
     @property
-    def _long_ago(self) -> Millis:
-        """When a pair was used last that counts as archived now."""
-        return self._conversations.sessions.house.clock.now() - self._conversations.config().peers.archive_after * 1000
+    def _archive_threshold(self) -> Millis:
+        """The time before which a pair counts as archived."""
+        return self._conversations.sessions.registry.clock.now() - self._conversations.config.now.peers.archive_after * 1000
 
     async def _lease(self) -> Lease:
         while True:
             lease = self._conversations.sessions.store.leases.take(KEEPER)
             if lease is not None:
                 return lease
-            await self._conversations.sessions.house.until_free(KEEPER, _LOOK_AGAIN)
+            await self._conversations.sessions.registry.until_free(KEEPER, _LOOK_AGAIN)
 
     def _take_up_all(self) -> None:
-        """Look after every pair that has been used lately, or is in the middle of a turn."""
-        long_ago = self._long_ago
+        """Look after every pair that was used recently or is in the middle of a turn."""
+        long_ago = self._archive_threshold
         for row in self._conversations.sessions.store.index.sessions(SessionQuery(channel=TEAMS, limit=_MANY)):
             if row.status != "closed" and (row.changed > long_ago or row.status in ("working", "waiting")):
                 self._known.add(row.session)
@@ -192,56 +192,56 @@ class Keeper:
             self._known.add(session)
         self._turns.attend(session)
 
-    async def _fulfil(self) -> None:
-        async with self._conversations.requests.taking() as wishes:
+    async def _serve_requests(self) -> None:
+        async with self._conversations.requests.taking() as requests:
             while True:
-                wish = await wishes.get()
+                request = await requests.get()
                 try:
-                    told = await self._fulfilled(wish)
+                    reply = await self._serve(request)
                 except CurtainwallError as fault:
-                    _say(wish, fault)
-                except Exception as fault:  # noqa: BLE001 - whatever it was, whoever waits must hear of it
-                    _say(wish, Broken(f"a fault of ours: {type(fault).__name__}: {fault}"))
+                    _fail(request, fault)
+                except Exception as fault:  # noqa: BLE001 - the waiting caller must learn of any fault
+                    _fail(request, Broken(f"a fault of ours: {type(fault).__name__}: {fault}"))
                 else:
                     with suppress(asyncio.InvalidStateError):
-                        wish.heard.set_result(told)
+                        request.result.set_result(reply)
 
-    async def _fulfilled(self, wish: KeeperRequest) -> str:
-        if wish.what == "fork":
-            return await self._fork(wish)
+    async def _serve(self, request: KeeperRequest) -> str:
+        if request.what == "fork":
+            return await self._fork(request)
         if not self.is_keeping:
             owner = self._conversations.sessions.store.leases.owner(KEEPER)
             who = f"process {owner.pid}" if owner is not None and owner.pid != os.getpid() else "another process"
             return f"{who} works for the teams; it wakes an agent for each message, and lets an idle one go by itself"
-        if wish.what == "wake":
-            self._take_up(wish.session)
-            return await self._crew.wake(wish.session)
-        state = self._conversations.peers.state(wish.session)
+        if request.what == "wake":
+            self._take_up(request.session)
+            return await self._agents.wake(request.session)
+        state = self._conversations.peers.state(request.session)
         if (state.turn is not None and not state.turn_waits) or (state.queue and not state.exhausted):
-            # What is left in the middle would be taken up by nobody before the next message comes.
+            # Nobody would continue an unfinished turn before the next message comes.
             raise CommandRefused("its agent is at work; it rests by itself when it is done, and `cancel` stops it")
-        await self._turns.leave(wish.session)
-        await self._crew.sleep(wish.session)
+        await self._turns.leave(request.session)
+        await self._agents.sleep(request.session)
         return "asleep"
 
-    async def _fork(self, wish: KeeperRequest) -> str:
-        house, into = self._conversations.sessions.house, wish.into
+    async def _fork(self, request: KeeperRequest) -> str:
+        registry, into = self._conversations.sessions.registry, request.into
         assert into is not None
         if self._conversations.sessions.store.index.session_at(into.route) is not None:
             raise CommandRefused(f"there is a conversation `{into}` already; choose another name")
         self._conversations.peers.require_room(into)
-        made = await fork(
-            self._conversations.sessions, wish.session, local_user(), str(into), self._conversations.peers.limits_of(into.team)
+        forked = await fork(
+            self._conversations.sessions, request.session, local_user(), str(into), self._conversations.peers.limits_of(into.team)
         )
-        if await house.bind(into.route, made.session, SYSTEM) != made.session:
-            raise CommandRefused(f"somebody else began the conversation `{into}` meanwhile; the fork is session `{made.session}`")
-        return made.session
+        if await registry.bind(into.route, forked.session, SYSTEM) != forked.session:
+            raise CommandRefused(f"somebody else began the conversation `{into}` meanwhile; the fork is session `{forked.session}`")
+        return forked.session
 
 
 def _is_inbox(name: StreamId) -> bool:
     return name.startswith(_INBOX)
 
 
-def _say(wish: KeeperRequest, fault: CurtainwallError) -> None:
+def _fail(request: KeeperRequest, fault: CurtainwallError) -> None:
     with suppress(asyncio.InvalidStateError):
-        wish.heard.set_exception(fault)
+        request.result.set_exception(fault)

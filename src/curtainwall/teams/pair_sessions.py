@@ -1,4 +1,4 @@
-"""The session of each pair of teams: found or opened, on which terms, and with whose budget."""
+"""The session of each pair of teams: finds or opens it, sets its terms, and shares budgets between the asker's threads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from curtainwall.config.schema import Config
+from curtainwall.config.schema import ActiveConfig, Config
 from curtainwall.config.teams import TeamSection
 from curtainwall.facts import PathRoots, Unclear, canonical_path
 from curtainwall.host.home import Home
@@ -43,7 +43,7 @@ from curtainwall.model.people import parse_place
 from curtainwall.operations.open import begin_once
 from curtainwall.policy import Protection
 from curtainwall.runtime import SessionRegistry
-from curtainwall.session import SessionState, Spent, fold, lift, may_receive, refusal_text, require_no_cycle
+from curtainwall.session import SessionState, Spent, may_receive, refusal_text, require_no_cycle
 from curtainwall.teams.pairs import Pair
 
 _SHARED = (BudgetKind.TOKENS, BudgetKind.DOLLARS)
@@ -58,29 +58,29 @@ class _Share(NamedTuple):
 
 
 class SharedBudgets:
-    """What sessions have used and were allowed; each log is read once, and again when it has grown."""
+    """What sessions have used and may use together. Each log is read once, and again when it has grown."""
 
-    def __init__(self, house: SessionRegistry, state: Callable[[SessionId], SessionState]) -> None:
-        self._house = house
+    def __init__(self, registry: SessionRegistry, state: Callable[[SessionId], SessionState]) -> None:
+        self._registry = registry
         self._state = state
         self._shares: dict[SessionId, _Share] = {}
 
     async def share(self, session: SessionId, others: Iterable[SessionId]) -> None:
-        """Let a session's budget be that of the others, too: count what they have used, and allow what was allowed there."""
+        """Make a session share the budget of the others: count what they used, and raise its limits to theirs."""
         others = [other for other in others if other != session]
         state = self._state(session)
         for kind in _SHARED:
             limit = max((self._share(other).raised.get(kind, 0.0) for other in others), default=0.0)
             if limit > getattr(state.limits, kind):
-                # It is refused where somebody has allowed as much in the meantime.
+                # Refused if somebody has allowed as much in the meantime.
                 with suppress(CommandRefused):
-                    await self._house.send(session, RaiseBudget(by=SYSTEM, kind=kind, limit=limit))
+                    await self._registry.send(session, RaiseBudget(by=SYSTEM, kind=kind, limit=limit))
         used = self._used(others)
         if used != state.elsewhere:
-            await self._house.send(session, CountSpending(by=SYSTEM, usage=used.usage))
+            await self._registry.send(session, CountSpending(by=SYSTEM, usage=used.usage))
 
     async def settle(self, sessions: Sequence[SessionId]) -> None:
-        """Count in each session that is at work what all of them used, where that is as much as it may use."""
+        """Charge the joint spending to each working session whose limit it reaches."""
         used = self._used(sessions)
         for session in sessions:
             state = self._state(session)
@@ -95,30 +95,30 @@ class SharedBudgets:
         return used
 
     def _share(self, session: SessionId) -> _Share:
-        head = self._house.feed.head(session_stream(session))
-        known = self._shares.get(session)
-        if known is None or known.head != head:
-            known = self._shares[session] = _read(head, self._state(session))
-        return known
+        head = self._registry.feed.head(session_stream(session))
+        share = self._shares.get(session)
+        if share is None or share.head != head:
+            share = self._shares[session] = _read(head, self._state(session))
+        return share
 
 
 def _read(head: int, state: SessionState) -> _Share:
     if state.opened is None:
         return _Share(head, Spent(), {})
-    began = state.opened.limits
-    raised = {kind: float(getattr(state.limits, kind)) for kind in _SHARED if getattr(state.limits, kind) > getattr(began, kind)}
+    initial = state.opened.limits
+    raised = {kind: float(getattr(state.limits, kind)) for kind in _SHARED if getattr(state.limits, kind) > getattr(initial, kind)}
     return _Share(head, state.spent.copy(), raised)
 
 
 DAY = 24 * 60 * 60 * 1000
 
 Finish = Callable[[PeerAnswer], FinishCall | None]
-"""Makes of an answer the outcome of the call that waits for it, where that is small enough to be written along with the answer."""
+"""Turns an answer into the outcome of the call that waits for it, if it is small enough to be logged with the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever asks: the session in which it asks, and the team that this one speaks for."""
+    """Who asks: the asking session, and the team that it speaks for."""
 
     session: SessionId
     team: str
@@ -126,7 +126,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class TalkTerms:
-    """How long is waited, how long a message may wait, and when a pair counts as archived."""
+    """How long to wait for an answer, how long a notice may wait, and when a pair counts as archived."""
 
     wait: float = 30.0
     notice_days: float = 30.0
@@ -135,7 +135,7 @@ class TalkTerms:
 
 @dataclass(frozen=True, slots=True)
 class TeamCard:
-    """What others are told of a team."""
+    """How a team is presented to others."""
 
     description: str = ""
     colour: str = ""
@@ -144,74 +144,74 @@ class TeamCard:
 _MANY = 100_000
 _NAMED = 5
 _UNBOUNDED = Limits(tokens=NO_LIMIT, steps=NO_LIMIT, seconds=NO_LIMIT, dollars=NO_LIMIT)
-"""What a pair may use where its team names no limit: whoever asks pays, and has limits."""
+"""What a pair may use if its team sets no limit: the asker pays, and has limits."""
 
 DefaultModel = Callable[[str], str]
-"""Tells the model of an agent's new sessions."""
+"""Returns the model for an agent's new sessions."""
 
 PassHooks = Callable[[SessionId, Place, str], Awaitable[None]]
-"""Passes a message by the user's hooks; raises where they keep it away."""
+"""Runs the user's hooks on a message; raises if they block it."""
 
 HasHooks = Callable[[Place], bool]
-"""Tells whether the user's hooks want to hear of messages in a place."""
+"""Tells whether the user has hooks for messages in a place."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageHooks:
-    """How messages pass by the user's hooks."""
+    """The user's hooks for messages to teams."""
 
-    heard: PassHooks
+    run: PassHooks
     any_hooks: HasHooks
 
 
 class PairSessions:
-    """What talking to teams needs of one process's part of the house."""
+    """Opens, finds and reads the sessions of pairs in this process."""
 
     def __init__(
         self,
-        house: SessionRegistry,
+        registry: SessionRegistry,
         home: Home,
-        config: Callable[[], Config],
+        config: ActiveConfig,
         protection: Protection,
         default_model: DefaultModel,
-        ways: MessageHooks,
+        hooks: MessageHooks,
     ) -> None:
-        self._house = house
+        self._registry = registry
         self._home = home
         self._config = config
         self._protection = protection
         self._default_model = default_model
-        self._ways = ways
-        self.budgets = SharedBudgets(house, self.state)
+        self._hooks = hooks
+        self.budgets = SharedBudgets(registry, self.state)
         self._opened: dict[Pair, Place] = {}
         self._opening = asyncio.Lock()
         self._settled: dict[SessionId, Usage] = {}
         self._teams: dict[SessionId, str] = {}
 
     async def open(self, pair: Pair, caller: Caller, text: str) -> SessionId:
-        """Return the one session of a pair, opened where it was not yet; raise where the team may not be asked."""
-        known = self._known(pair)
-        if known is None:
-            # Before anything is opened; what is delivered later is judged where it arrives, whatever has changed by then.
+        """Return the session of a pair, opening it if needed; raise if the asker may not talk to the team."""
+        place = self._open_place(pair)
+        if place is None:
+            # Checked before anything is opened; later messages are judged on delivery, by the rules of that time.
             workspace = self.workspace_of(pair.team)
             self._require_allowed(pair, caller, workspace)
             async with self._opening:
                 self.require_room(pair)
                 session = await self._open(pair, workspace)
-            known = self._opened[pair] = Place(session=session, workspace=workspace, mode=self._team(pair.team).mode)
+            place = self._opened[pair] = Place(session=session, workspace=workspace, mode=self._team(pair.team).mode)
         if self._is_limited(pair.team):
-            await self.budgets.share(known.session, self._threads(pair))
-        await self._ways.heard(known.session, known, text)
-        return known.session
+            await self.budgets.share(place.session, self._threads(pair))
+        await self._hooks.run(place.session, place, text)
+        return place.session
 
     async def settle_budgets(self, session: SessionId) -> None:
-        """Let what a conversation uses stop the asker's other ones with the same team, where it is used up together."""
+        """Stop the asker's other conversations with the same team once they have used up the shared budget."""
         if not self._is_limited(self.team_of(session)):
             return
         spent = self.state(session).spent.usage
         if self._settled.get(session) != spent:
             self._settled[session] = spent
-            pair = next((found for route in self._house.stores.index.routes_to(session) if (found := Pair.at(route))), None)
+            pair = next((candidate for route in self._registry.stores.index.routes_to(session) if (candidate := Pair.at(route))), None)
             if pair is not None:
                 await self.budgets.settle(self._threads(pair))
 
@@ -220,11 +220,11 @@ class PairSessions:
         return [session for it, session in self.pairs(pair.asker) if it.team == pair.team]
 
     def require_room(self, pair: Pair) -> None:
-        """Raise where an asker has as many conversations with a team as may be in use at a time; one that is there goes on."""
+        """Raise if an asker already has the most conversations with a team that may be in use; an existing one is always fine."""
         if self.session_of(pair) is not None:
             return
-        peers = self._config().peers
-        since = self._house.clock.now() - peers.archive_after * 1000
+        peers = self._config.now.peers
+        since = self._registry.clock.now() - peers.archive_after * 1000
         threads = sorted(it.thread for it, _ in self._pairs(pair.asker, since) if it.team == pair.team)
         if len(threads) >= peers.threads:
             named = ", ".join(f"`{thread}`" for thread in threads[:_NAMED] if thread)
@@ -235,16 +235,16 @@ class PairSessions:
             )
 
     async def found(self, pair: Pair) -> SessionId:
-        """Return the one session of a pair, opened where it was not yet, for whoever looks after the house: nobody is told anything."""
+        """Return the session of a pair, opening it if needed, for maintenance: no message is sent."""
         return await self._open(pair, self.workspace_of(pair.team))
 
     def at_hand(self, pair: Pair) -> SessionId | None:
-        """Return a pair's session where a message can go to it as it is, with nothing to be opened or asked before."""
-        known = self._known(pair)
-        return None if known is None or self._is_limited(pair.team) or self._ways.any_hooks(known) else known.session
+        """Return a pair's session if a message can be sent to it at once: nothing to open, no shared budget, no hooks to run."""
+        place = self._open_place(pair)
+        return None if place is None or self._is_limited(pair.team) or self._hooks.any_hooks(place) else place.session
 
     async def answer(self, session: SessionId, message: MessageId, finish: Finish) -> PeerAnswer:
-        """Return the answer to a message of the session once it is durable, and with it what finishes the call that waited for it."""
+        """Return the answer to a message once it is durable, together with what finishes the call that waited for it."""
         taken: list[PeerAnswer] = []
 
         def follow(_state: SessionState, events: Sequence[AnyEvent]) -> AnyCommand | None:
@@ -254,49 +254,49 @@ class PairSessions:
                     return finish(event.answer)
             return None
 
-        async with self._house.hold(session) as actor:
+        async with self._registry.hold(session) as actor:
             with actor.followed_by(follow):
                 while message in actor.state.sent:
-                    await actor.grown()
+                    await actor.wait_for_growth()
         return taken[-1] if taken else self._answer_in_log(session, message)
 
     def _answer_in_log(self, session: SessionId, message: MessageId) -> PeerAnswer:
-        for recorded in self._house.feed.read(session_stream(session)):
+        for recorded in self._registry.feed.read(session_stream(session)):
             if isinstance(recorded.event, PeerAnswerTaken) and recorded.event.answer.message == message:
                 return recorded.event.answer
         raise NotFound(f"session `{session}` sent no message `{message}`")
 
-    def _known(self, pair: Pair) -> Place | None:
-        """Return where a pair talks, as far as it was seen here; a session that was deleted since is none."""
-        known = self._opened.get(pair)
-        return None if known is None or self._house.feed.head(session_stream(known.session)) == 0 else known
+    def _open_place(self, pair: Pair) -> Place | None:
+        """Return where a pair talks, if this process opened it and its session was not deleted since."""
+        place = self._opened.get(pair)
+        return None if place is None or self._registry.feed.head(session_stream(place.session)) == 0 else place
 
     def pairs(self, asker: str | None = None) -> Sequence[tuple[Pair, SessionId]]:
-        """Return the pairs that somebody began, or all there are."""
+        """Return the pairs of one asker, or all pairs."""
         return self._pairs(asker)
 
     def _pairs(self, asker: str | None, since: Millis | None = None) -> Sequence[tuple[Pair, SessionId]]:
-        index, found = self._house.stores.index, list[tuple[Pair, SessionId]]()
+        index, pairs = self._registry.stores.index, list[tuple[Pair, SessionId]]()
         for row in index.sessions(SessionQuery(channel=TEAMS, since=since, limit=_MANY)):
             for route in index.routes_to(row.session):
                 pair = Pair.at(route)
                 if pair is not None and asker in (None, pair.asker):
-                    found.append((pair, row.session))
-        return found
+                    pairs.append((pair, row.session))
+        return pairs
 
     def session_of(self, pair: Pair) -> SessionId | None:
-        """Return the session of a pair where it has one, whoever opened it."""
-        index = self._house.stores.index
+        """Return the session of a pair if it has one, no matter which process opened it."""
+        index = self._registry.stores.index
         session = index.session_at(pair.route)
-        there = session is not None and index.sessions(SessionQuery(channel=TEAMS, prefix=session, limit=1))
-        return session if there else None
+        rows = session is not None and index.sessions(SessionQuery(channel=TEAMS, prefix=session, limit=1))
+        return session if rows else None
 
     async def send(self, session: SessionId, command: AnyCommand) -> int:
-        """Have a command decided; raise its refusal."""
-        return await self._house.send(session, command)
+        """Send a command to a session; raise if it is refused."""
+        return await self._registry.send(session, command)
 
     def labels(self, session: SessionId) -> tuple[LabelSource, ...]:
-        """Return what a session has touched."""
+        """Return the labels of a session."""
         return tuple(self.state(session).labels.values())
 
     def team_of(self, session: SessionId) -> str:
@@ -310,11 +310,10 @@ class PairSessions:
 
     def state(self, session: SessionId) -> SessionState:
         """Return a session as it is now."""
-        known = self._house.peek(session)
-        return known or fold(lift(entry) for entry in self._house.stores.log.read(session_stream(session)))
+        return self._registry.look_at(session)
 
     def workspace_of(self, team: str) -> Workspace:
-        """Return a team's project by its real path; raise where it could not be worked in."""
+        """Return a team's project by its real path; raise if nobody can work there."""
         written = Path(self._team(team).project).expanduser()
         try:
             real = canonical_path(str(written), PathRoots(workspace="/", home="/"))
@@ -330,24 +329,24 @@ class PairSessions:
 
     def limits_of(self, team: str) -> Limits:
         """Return what one asker may use of a team."""
-        told = self._team(team)
-        named = {"tokens": told.tokens, "dollars": told.dollars}
-        return _UNBOUNDED.model_copy(update={key: value for key, value in named.items() if value is not None})
+        section = self._team(team)
+        limits = {"tokens": section.tokens, "dollars": section.dollars}
+        return _UNBOUNDED.model_copy(update={key: value for key, value in limits.items() if value is not None})
 
     def _is_limited(self, team: str) -> bool:
-        """Tell whether a team bounds what one asker may use of it, whichever of their conversations it is used in."""
-        told = self._config().teams.get(team)
-        return told is not None and (told.tokens is not None or told.dollars is not None)
+        """Tell whether a team limits what one asker may use, over all of their conversations."""
+        section = self._config.now.teams.get(team)
+        return section is not None and (section.tokens is not None or section.dollars is not None)
 
     def _team(self, name: str) -> TeamSection:
-        found = self._config().teams.get(name)
-        if found is None:
-            known = ", ".join(f"`{team}`" for team in sorted(self._config().teams))
-            raise NotFound(f"there is no team `{name}`; {f'there are: {known}' if known else 'none is configured'}")
-        return found
+        section = self._config.now.teams.get(name)
+        if section is None:
+            names = ", ".join(f"`{team}`" for team in sorted(self._config.now.teams))
+            raise NotFound(f"there is no team `{name}`; {f'there are: {names}' if names else 'none is configured'}")
+        return section
 
     def _require_allowed(self, pair: Pair, caller: Caller, workspace: Workspace) -> None:
-        rules = self._house.rules().of(team=pair.team)
+        rules = self._registry.rules().of(team=pair.team)
         require_no_cycle(self.state(caller.session), pair.team, rules)
         verdict = may_receive(rules, pair.team, pair.asker, self.labels(caller.session), workspace)
         if verdict.effect is Effect.DENY:
@@ -355,14 +354,14 @@ class PairSessions:
 
     async def _open(self, pair: Pair, workspace: Workspace) -> SessionId:
         team = self._team(pair.team)
-        house, index = self._house, self._house.stores.index
+        registry, index = self._registry, self._registry.stores.index
         session = index.session_at(pair.route)
         if session is not None and self.state(session).closed is not None:
-            session = await house.bind(pair.route, SessionId(house.mint()), SYSTEM, instead_of=session)
+            session = await registry.bind(pair.route, SessionId(registry.mint()), SYSTEM, instead_of=session)
         elif session is None:
-            session = await house.bind(pair.route, SessionId(house.mint()), SYSTEM)
+            session = await registry.bind(pair.route, SessionId(registry.mint()), SYSTEM)
         self._home.session(session).prepare()
-        targets = (*(() if team.approval_target is None else (team.approval_target,)), *self._config().approvals.targets)
+        targets = (*(() if team.approval_target is None else (team.approval_target,)), *self._config.now.approvals.targets)
 
         def opening() -> OpenSession:
             return OpenSession(
@@ -374,22 +373,22 @@ class PairSessions:
                 workspace=workspace,
                 mode=team.mode,
                 limits=self.limits_of(pair.team),
-                policy=house.rules().of(team=pair.team).policy.version,
+                policy=registry.rules().of(team=pair.team).policy.version,
                 routes=tuple(dict.fromkeys(map(parse_place, targets))),
                 team=pair.team,
                 channel=TEAMS,
             )
 
-        await begin_once(house, session, SYSTEM, opening)
+        await begin_once(registry, session, SYSTEM, opening)
         return session
 
 
 def team_cards(config: Config) -> dict[str, TeamCard]:
-    """Return what others are told of each team."""
+    """Return how each team is presented to others."""
     return {name: TeamCard(team.description, team.colour or "") for name, team in config.teams.items()}
 
 
 def talk_terms(config: Config) -> TalkTerms:
-    """Return how long is waited, and when a pair counts as archived."""
-    told = config.peers
-    return TalkTerms(wait=float(told.wait), notice_days=told.notice_days, archive_after=told.archive_after * DAY // 86_400)
+    """Return the configured waiting times, and when a pair counts as archived."""
+    peers = config.peers
+    return TalkTerms(wait=float(peers.wait), notice_days=peers.notice_days, archive_after=peers.archive_after * DAY // 86_400)

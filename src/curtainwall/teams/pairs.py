@@ -1,4 +1,4 @@
-"""A pair: who asks which team, in which thread; and what its log tells: the messages with their answers, and figures."""
+"""A pair is an asker, a team and a thread. Its log yields the messages with their answers, and figures."""
 
 import re
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _NAMED: Final = re.compile(r"([\w.-]+) → ([\w.-]+)(?: \((.+)\))?", re.ASCII | 
 
 
 class Pair(NamedTuple):
-    """An ordered pair of teams and a thread; the main one has no name."""
+    """An asker, the team it asks, and a thread; the main thread has no name."""
 
     asker: str
     team: str
@@ -50,22 +50,22 @@ class Pair(NamedTuple):
 
     @property
     def route(self) -> Route:
-        """Return the one place of this pair; no two pairs share one, because each part is written without slashes."""
+        """Return the route of this pair. It is unique, because slashes in each part are escaped."""
         return Route(channel=TEAMS, reference="/".join(quote(part, safe="") for part in (self.asker, self.team, self.thread)))
 
     @staticmethod
     def at(route: Route) -> "Pair | None":
-        """Return the pair whose place this is, or None for any other place."""
+        """Return the pair of a route, or None for any other route."""
         parts = route.reference.split("/")
         if route.channel != TEAMS or len(parts) != len(Pair._fields):
             return None
         asker, team, thread = map(unquote, parts)
-        found = Pair(asker=asker, team=team, thread=thread)
-        return found if found.route == route else None
+        pair = Pair(asker=asker, team=team, thread=thread)
+        return pair if pair.route == route else None
 
     @staticmethod
     def named(name: str) -> "Pair | None":
-        """Return the pair that a session was opened for, by the name that it was given then, or None for any other name."""
+        """Return the pair in the name of a session that was opened for one, or None for any other name."""
         parts = _NAMED.fullmatch(name)
         return None if parts is None else Pair(asker=parts[1], team=parts[2], thread=parts[3] or "")
 
@@ -77,7 +77,7 @@ PairStatus = Literal["active", "compact-pending", "archived"]
 
 
 class Shortage(NamedTuple):
-    """What is used up in a conversation with a team, so that nothing goes on there."""
+    """The used-up budgets that stop a conversation with a team."""
 
     team: str
     session: SessionId
@@ -89,7 +89,7 @@ class Shortage(NamedTuple):
 
 @dataclass(slots=True)
 class TeamExchange:
-    """One message to a team, and what came of it so far."""
+    """A message to a team, its state and its answer."""
 
     message: MessageId
     by: str
@@ -101,19 +101,19 @@ class TeamExchange:
     turn: TurnId | None = None
     """The turn that took it up."""
     exhausted: tuple[BudgetKind, ...] = ()
-    """The budgets that are used up, where that keeps the work on it from going on."""
+    """The used-up budgets that stop the work on it."""
     further: tuple[Shortage, ...] = ()
-    """What is used up with the teams that this one has asked in turn, and waits for."""
+    """The shortages of the teams that this one has asked in turn and waits for."""
 
     @property
     def is_open(self) -> bool:
-        """Tell whether something may still come of it."""
+        """Tell whether an answer may still come."""
         return self.state not in ("expired", "answered")
 
 
 @dataclass(frozen=True, slots=True)
 class PairFigures:
-    """How a pair's conversation has gone."""
+    """Figures of a pair's conversation."""
 
     pair: Pair
     session: SessionId
@@ -137,10 +137,10 @@ def shortage_text(session: SessionId, kinds: Sequence[str]) -> str:
 def exchanges(feed: Feed, session: SessionId, now: Millis) -> list[TeamExchange]:
     """Return every message of the pair with its answer, oldest first.
 
-    A notice whose time is over is told so as soon as somebody works for the team; until then it is `expired` all the same.
+    A notice whose time is over is `expired`, even before somebody works for the team and records that.
     """
-    found: dict[MessageId, TeamExchange] = {}
-    until: dict[MessageId, Millis] = {}
+    by_message: dict[MessageId, TeamExchange] = {}
+    deadlines: dict[MessageId, Millis] = {}
     used_up = set[BudgetKind]()
     for recorded in feed.read(session_stream(session)):
         event = recorded.event
@@ -149,18 +149,18 @@ def exchanges(feed: Feed, session: SessionId, now: Millis) -> list[TeamExchange]
         match event:
             case MessageAccepted():
                 if event.peer is not None:
-                    found[event.message] = TeamExchange(event.message, event.peer.team, event.text, event.at)
+                    by_message[event.message] = TeamExchange(event.message, event.peer.team, event.text, event.at)
                     if event.expires is not None:
-                        until[event.message] = event.expires
+                        deadlines[event.message] = event.expires
             case TurnStarted():
                 for message in event.messages:
-                    if message in found:
-                        found[message].state, found[message].turn = "working", event.turn
+                    if message in by_message:
+                        by_message[message].state, by_message[message].turn = "working", event.turn
             case PeerAnswerHeld():
-                found[event.answer.message].state = "held"
+                by_message[event.answer.message].state = "held"
             case PeerAnswered():
                 message, answer = event.answer.message, event.answer
-                exchange = found.setdefault(message, TeamExchange(message, event.peer.team, "", event.at))
+                exchange = by_message.setdefault(message, TeamExchange(message, event.peer.team, "", event.at))
                 exchange.state, exchange.answer, exchange.answered = "answered", answer, event.at
             case BudgetExhausted():
                 used_up.add(event.kind)
@@ -172,9 +172,9 @@ def exchanges(feed: Feed, session: SessionId, now: Millis) -> list[TeamExchange]
                 pass
             case _:
                 assert_never(event)
-    for exchange in found.values():
-        if exchange.state == "queued" and until.get(exchange.message, now + 1) <= now:
+    for exchange in by_message.values():
+        if exchange.state == "queued" and deadlines.get(exchange.message, now + 1) <= now:
             exchange.state = "expired"
         elif exchange.state == "working":
             exchange.exhausted = tuple(sorted(used_up))
-    return list(found.values())
+    return list(by_message.values())

@@ -1,4 +1,4 @@
-"""What an agent can ask for: the catalogue, what a call means, and the tools that run in process."""
+"""Everything an agent can call: the catalogue, the meaning of calls, and the tools that run in process."""
 
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from curtainwall.tools.files.moves import move_refiners
     from curtainwall.tools.files.tool import filesystem_runners
     from curtainwall.tools.git.call import Denials, IsDenied, WithheldFiles
-    from curtainwall.tools.git.tool import git_refiners, git_runners
-    from curtainwall.tools.host import Mounts, NativeTools, ToolHub
+    from curtainwall.tools.git.refiners import git_refiners
+    from curtainwall.tools.git.tool import git_runners
+    from curtainwall.tools.host import INSIDE, NativeTools, ToolHub
     from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
     from curtainwall.tools.native import NATIVE_TOOLS
     from curtainwall.tools.runners import CannotDo, Refiner, Runner
@@ -25,6 +26,7 @@ else:
 
 __all__ = [
     "CONFINED",
+    "INSIDE",
     "MAX_RESOURCES",
     "NATIVE_TOOLS",
     "CannotDo",
@@ -33,7 +35,6 @@ __all__ = [
     "Check",
     "Denials",
     "IsDenied",
-    "Mounts",
     "NativeTools",
     "OnHeld",
     "ProgramApprover",

@@ -1,4 +1,4 @@
-"""The user's own program as an automatic approver: it says exactly yes, or the ask is left to humans."""
+"""The user's program as an automatic approver: unless it answers exactly yes, the ask goes to humans."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ _YES: Final = (("decision", "approved"),)
 
 
 class ProgramApprover:
-    """Asks the program that the configuration names at that moment; without one, every ask is left to humans."""
+    """Asks the currently configured program; without one, every ask goes to humans."""
 
     def __init__(self, command: Callable[[], Sequence[str]], around: HookSurroundings, directory: str, seconds: float = SECONDS) -> None:
         self._command = command
@@ -25,24 +25,24 @@ class ProgramApprover:
         self._seconds = seconds
 
     async def approves(self, subject: Subject, human_words: Sequence[str]) -> str | None:
-        """Return the approver's name if the program ends well and says exactly yes, None to pass the ask on to humans."""
+        """Return the approver's name if the program succeeds and answers exactly yes, or None to leave the ask to humans."""
         command = tuple(self._command())
         if not command:
             return None
-        told = {
+        payload = {
             "tool": subject.tool,
             "arguments": dict(subject.canonical),
-            "wants": [{"role": it.role, "value": it.value} for it in subject.resources],
+            "wants": [{"role": resource.role, "value": resource.value} for resource in subject.resources],
             "words": list(human_words),
         }
         environ = environment_without_secrets(self._around.environ, self._around.masker, self._around.withheld)
         program = CommandHook(command[0], command[1:])
-        ran = await run_program(program, json.dumps(told).encode(), environ, self._directory, self._seconds)
-        if ran.failure:
-            # To leave an ask to humans needs no word; one that never works would be taken for one that never says yes.
-            _LOG.warning("the approver `%s` failed, and the ask is left to humans: %s", command[0], ran.failure)
+        run = await run_program(program, json.dumps(payload).encode(), environ, self._directory, self._seconds)
+        if run.failure:
+            # Leaving an ask to humans is silent, so without this warning a broken program would look like one that never approves.
+            _LOG.warning("the approver `%s` failed, and the ask is left to humans: %s", command[0], run.failure)
             return None
-        return f"approver {Path(command[0]).name}" if ran.code == 0 and _is_yes(ran.out) else None
+        return f"approver {Path(command[0]).name}" if run.code == 0 and _is_yes(run.out) else None
 
 
 def _is_yes(printed: bytes) -> bool:

@@ -1,15 +1,18 @@
-"""Every tool that can be asked for, by name; what is not in here does not exist."""
+"""The catalogue of every tool that can be called, by name; a tool that is not in it does not exist."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
+
+from pydantic import JsonValue
 
 from curtainwall.facts import quoted
-from curtainwall.model import BadCall, Broken, Case, Meaning, Resource, Role, ToolFacts, ToolSpec, is_as_strict
+from curtainwall.model import BadCall, Broken, Case, Meaning, Resource, Role, ToolFacts, ToolSpec, is_as_strict, is_external
 from curtainwall.tools.schema_check import Check, compile_check
 
 _LONGEST_NAME = 128
-# Roles that read a value in the same way; one argument has roles of one such group.
+# Roles that interpret a value in the same way; the roles of one argument belong to one such group.
 _ALIKE: tuple[frozenset[Role], ...] = (
     frozenset({Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH}),
     frozenset({Role.FETCH_URL, Role.SEND_URL}),
@@ -23,11 +26,18 @@ _ALIKE: tuple[frozenset[Role], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """A tool with what is worked out once: its check, and itself as a resource."""
+    """A tool with its precomputed check, its resource, and the arguments that name credentials."""
 
     spec: ToolSpec
     check: Check
     itself: Resource
+    credentials: frozenset[str]
+
+
+def _late_check(schema: Mapping[str, JsonValue]) -> Check:
+    """Return a lazily compiled check for one of our own tools: their schemas are known to be sound, and there are many."""
+    made = cache(lambda: compile_check(schema))
+    return lambda arguments: made()(arguments)  # noqa: PLW0108 - it is made with the first call
 
 
 class Catalogue:
@@ -41,11 +51,12 @@ class Catalogue:
                 raise Broken(f"the tool {quoted(name)} is in the catalogue twice")
             try:
                 _require_sound_meanings(spec)
-                check = compile_check(spec.schema_)
+                check = compile_check(spec.schema_) if is_external(name) else _late_check(spec.schema_)
             except Broken as fault:
                 raise Broken(f"the tool {quoted(name)} is refused: {fault}") from fault
             itself = Resource(role=Role.USE_TOOL, value=name, facts=ToolFacts(server=spec.server, effect=spec.effect))
-            self._entries[name] = CatalogueEntry(spec, check, itself)
+            credentials = frozenset(meaning.argument for meaning in spec.meanings if Role.USE_CREDENTIAL in meaning.roles)
+            self._entries[name] = CatalogueEntry(spec, check, itself, credentials)
 
     def find(self, tool: str) -> ToolSpec | None:
         """Return the tool of that full name, or None."""
@@ -53,7 +64,7 @@ class Catalogue:
         return entry.spec if entry else None
 
     def entry(self, tool: str) -> CatalogueEntry:
-        """Return the tool with its check; raise `BadCall` with what was probably meant."""
+        """Return the tool with its check; raise `BadCall` with a suggestion if it is unknown."""
         try:
             return self._entries[tool]
         except (KeyError, TypeError):
@@ -74,18 +85,18 @@ class Catalogue:
 
 
 def _require_sound_meanings(spec: ToolSpec) -> None:
-    """Raise `Broken` for meanings that name no argument, lean on a later one, or get looser without an exact value that says so."""
+    """Raise `Broken` for meanings that name no argument, depend on a later one, or get looser without an exact value."""
     properties = spec.schema_.get("properties")
     known = properties if isinstance(properties, dict) else {}
-    told: list[str] = []
+    seen: list[str] = []
     for meaning in spec.meanings:
         named = [meaning.argument, *(case.argument for case in meaning.cases)]
         for argument in named:
             if argument not in known:
                 raise Broken(f"a meaning speaks of {quoted(argument)}, which its schema does not name")
-        if meaning.argument in told:
+        if meaning.argument in seen:
             raise Broken(f"the argument {quoted(meaning.argument)} has two meanings")
-        if meaning.within is not None and meaning.within not in told:
+        if meaning.within is not None and meaning.within not in seen:
             raise Broken(f"{quoted(meaning.argument)} starts from {quoted(meaning.within)}, which must come before it")
         if not meaning.roles:
             raise Broken(f"the argument {quoted(meaning.argument)} plays no role")
@@ -94,7 +105,7 @@ def _require_sound_meanings(spec: ToolSpec) -> None:
         played = {*meaning.roles, *(role for case in meaning.cases for role in case.roles)}
         if not any(played <= group for group in _ALIKE):
             raise Broken(f"the roles of {quoted(meaning.argument)} do not go together: {', '.join(sorted(played))}")
-        told.append(meaning.argument)
+        seen.append(meaning.argument)
 
 
 def _require_sound_case(meaning: Meaning, case: Case) -> None:

@@ -1,4 +1,4 @@
-"""What a call means: from the words of an agent to canonical arguments, the resources they stand for, and the digest of it all."""
+"""Interpret a call: turn an agent's arguments into canonical arguments, the resources they name, and a digest of both."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -6,22 +6,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from os.path import isdir, islink
 from shlex import quote
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
 from curtainwall.facts import (
     Masker,
     PathRoots,
-    ShellCommand,
     Unclear,
     canonical_path,
-    canonical_remotes,
     canonical_url,
     contains_mask,
     holds_what_runs,
-    parse_script,
-    paths_in_revision,
     quoted,
     writes_what_runs,
 )
@@ -48,9 +44,12 @@ from curtainwall.tools.catalogue import Catalogue, CatalogueEntry
 from curtainwall.tools.native import NATIVE_TOOLS
 from curtainwall.tools.schema_check import RULE, kind_of
 
+if TYPE_CHECKING:
+    from curtainwall.facts import ShellCommand
+
 MAX_RESOURCES: Final = 256
 
-# Of a long argument a message shows the beginning; so much of it is enough to see a secret that begins there.
+# A message shows the beginning of a long argument; this much is enough to recognise a secret that begins there.
 _QUOTABLE = 8_192
 _LOOKED_AT = 1_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -58,13 +57,13 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _READING: Final = frozenset({Role.READ_PATH, Role.FETCH_URL, Role.READ_REMOTE})
 _OURS = frozenset(spec.server for spec in NATIVE_TOOLS)
 
-# In the sandbox these are nobody's files, and every second command line sends something to one of them.
+# These device files are harmless in the sandbox, and many command lines use them.
 _NOBODYS = frozenset(f"/dev/{name}" for name in ("full", "null", "random", "stderr", "stdin", "stdout", "urandom", "zero"))
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where a call is made: the scene its paths are read in, the session's working directory, our own ports, and what is secret."""
+    """The context of a call: the roots of its paths, the session's working directory, our own ports, and the masker of secrets."""
 
     scene: PathRoots
     working_directory: str
@@ -73,23 +72,23 @@ class Setting:
 
 
 def prepare(catalogue: Catalogue, tool: str, arguments: JsonValue, setting: Setting) -> Prepared:
-    """Check the arguments and find out what they mean; raise `BadCall` for everything that is not certain."""
+    """Check and interpret the arguments; raise `BadCall` for anything uncertain."""
     try:
         entry = catalogue.entry(tool)
         entry.check(arguments)
         assert isinstance(arguments, dict)
         return _prepared(entry, arguments, setting)
-    except Unclear as fault:
-        raise BadCall(RULE, _without_secrets(fault.message, arguments, setting.masker)) from fault
+    except Unclear as error:
+        raise BadCall(RULE, _without_secrets(error.message, arguments, setting.masker)) from error
     except BadCall as bad:
         raise BadCall(bad.rule, _without_secrets(str(bad), arguments, setting.masker)) from bad
-    except Exception as fault:
-        # Whatever breaks the reading of an argument must deny the call.
-        raise BadCall(RULE, f"the arguments of `{tool}` could not be read ({type(fault).__name__})") from fault
+    except Exception as error:
+        # Any error while interpreting an argument must deny the call.
+        raise BadCall(RULE, f"the arguments of `{tool}` could not be read ({type(error).__name__})") from error
 
 
 def _prepared(entry: CatalogueEntry, arguments: dict[str, JsonValue], setting: Setting) -> Prepared:
-    # Instructions are masked before anyone sees or follows them, and nothing is written.
+    # Instructions are masked before use, and nothing is written.
     if entry.itself.value != FOLLOW_INSTRUCTIONS and contains_mask(arguments):
         raise BadCall(
             "masked-arguments",
@@ -102,9 +101,9 @@ def _prepared(entry: CatalogueEntry, arguments: dict[str, JsonValue], setting: S
     canonical, resources = reading.canonical, (itself, *reading.resources.values())
     name = itself.value
     kind = _kind(entry, resources)
-    raw = {key: _masked(_said_of(entry, key), value, setting.masker) for key, value in arguments.items()}
+    raw = {key: _masked(entry, key, value, setting.masker) for key, value in arguments.items()}
     shown = {
-        key: raw[key] if key in raw and arguments[key] is value else _masked(_said_of(entry, key), value, setting.masker)
+        key: raw[key] if key in raw and arguments[key] is value else _masked(entry, key, value, setting.masker)
         for key, value in canonical.items()
     }
     is_masked = raw != arguments
@@ -125,7 +124,7 @@ def _prepared(entry: CatalogueEntry, arguments: dict[str, JsonValue], setting: S
 
 
 def _reduced(itself: Resource) -> Resource:
-    """Return an external tool as it is in a call that, by a case of the user's, only reads; one that sends may send what it reads."""
+    """Return a tool with a lower effect for a call that, by the user's case, only reads; one that sends may send what it reads."""
     if not isinstance(itself.facts, ToolFacts) or itself.facts.effect is ToolEffect.SEND:
         return itself
     return itself.model_copy(update={"facts": itself.facts.model_copy(update={"effect": ToolEffect.INSPECT})})
@@ -138,26 +137,22 @@ def _kind(entry: CatalogueEntry, resources: tuple[Resource, ...]) -> SubjectKind
 
 
 def _without_secrets(message: str, arguments: JsonValue, masker: Masker) -> str:
-    """Return a refusal's words masked; what they quote is masked before it is cut, or half a secret would be left."""
-    waiting, left = [arguments], _LOOKED_AT
-    while waiting and left:
-        value, left = waiting.pop(), left - 1
+    """Mask a refusal; quoted values are masked before they are truncated, or half a secret would remain."""
+    pending, budget = [arguments], _LOOKED_AT
+    while pending and budget:
+        value, budget = pending.pop(), budget - 1
         if isinstance(value, str):
-            if (told := quoted(value)) in message:
-                message = message.replace(told, quoted(masker.mask_text(value[:_QUOTABLE])))
+            if (quotation := quoted(value)) in message:
+                message = message.replace(quotation, quoted(masker.mask_text(value[:_QUOTABLE])))
         elif isinstance(value, list | dict):
-            waiting += value if isinstance(value, list) else value.values()
+            pending += value if isinstance(value, list) else value.values()
     return masker.mask_text(message)
 
 
-def _said_of(entry: CatalogueEntry, key: str) -> str:
-    """Return what an argument's name says about its value: the name of a credential is no secret, and people are asked about it by name."""
-    names = (meaning.argument for meaning in entry.spec.meanings if Role.USE_CREDENTIAL in meaning.roles)
-    return "name" if key in names else key
-
-
-def _masked(key: str, value: JsonValue, masker: Masker) -> JsonValue:
-    """Return an argument as the log may hold it; its name is the schema's, so only what the name says about the value counts."""
+def _masked(entry: CatalogueEntry, argument: str, value: JsonValue, masker: Masker) -> JsonValue:
+    """Mask an argument for the log; its name comes from the schema, so only what the name says about the value counts."""
+    # The name of a credential is not secret, and approvals show it.
+    key = "name" if argument in entry.credentials else argument
     if isinstance(value, str):
         return masker.mask_text(value) if _is_plain(key) else _masked_under(key, value, masker)
     return _masked_under(key, value, masker) if isinstance(value, list | dict) else value
@@ -175,7 +170,7 @@ def _is_plain(key: str) -> bool:
 
 
 class _Reading:
-    """One call being read: what stands canonical so far, and which resources that names."""
+    """One call being interpreted: its canonical arguments so far, and the resources they name."""
 
     __slots__ = ("arguments", "canonical", "is_ours", "only_reads", "resources", "setting")
 
@@ -188,7 +183,7 @@ class _Reading:
         self.resources: dict[tuple[Role, str, Facts | None], Resource] = {}
 
     def take(self, meaning: Meaning) -> None:
-        """Read one argument."""
+        """Interpret one argument."""
         value = self.canonical.get(meaning.argument, meaning.default)
         if value is None and meaning.argument not in self.canonical:
             return
@@ -210,7 +205,7 @@ class _Reading:
         self.canonical[meaning.argument] = texts
 
     def add(self, role: Role, value: str, facts: Facts | None = None) -> None:
-        """Note a resource; the same one twice is one."""
+        """Add a resource, once."""
         key = (role, value, facts)
         if key in self.resources:
             return
@@ -219,7 +214,7 @@ class _Reading:
         self.resources[key] = Resource(role=role, value=value, facts=facts)
 
     def add_path(self, role: Role, path: str, *, whole: bool = False) -> None:
-        """Note a canonical path, with what the disk says of a change there, and whether all beneath it is meant."""
+        """Add a canonical path, with facts about a change there and whether it covers everything beneath."""
         workspace = self.setting.scene.workspace
         later = role is not Role.READ_PATH and (
             writes_what_runs(path, workspace) or (role is Role.DELETE_PATH and not runs_later(path, workspace) and holds_what_runs(path))
@@ -227,7 +222,7 @@ class _Reading:
         self.add(role, path, PathFacts(runs_later=later, whole=whole) if later or whole else None)
 
     def scene(self, meaning: Meaning) -> PathRoots:
-        """Return the scene in which an argument is read: where its relative paths start."""
+        """Return the roots for the paths of an argument, including where relative paths start."""
         scene = self.setting.scene
         if meaning.within is not None:
             start = self.canonical.get(meaning.within, scene.workspace)
@@ -249,7 +244,7 @@ def _roles(meaning: Meaning, arguments: Mapping[str, JsonValue]) -> tuple[Role, 
 def _read_path(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
     scene = reading.scene(meaning)
     path = canonical_path(text, scene) if meaning.follows else _canonical_entry(text, scene)
-    # What a server does with a directory that it is given, nobody knows.
+    # We cannot know what a server does with a directory.
     whole = meaning.whole or (not reading.is_ours and isdir(path))
     for role in roles:
         reading.add_path(role, path, whole=whole)
@@ -257,6 +252,9 @@ def _read_path(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role
 
 
 def _read_revision(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
+    # Start-up time: most calls name no revision.
+    from curtainwall.facts import paths_in_revision
+
     scene = reading.scene(meaning)
     for path in paths_in_revision(text, scene.cwd, scene.workspace):
         for role in roles:
@@ -265,7 +263,7 @@ def _read_revision(reading: _Reading, text: str, meaning: Meaning, roles: tuple[
 
 
 def _canonical_entry(text: str, scene: PathRoots) -> str:
-    """Return what a path names when its last component is not followed, as the kernel deletes and renames."""
+    """Resolve a path without following its last component, as the kernel does for deleting and renaming."""
     above, slash, name = text.rpartition("/")
     if name in {"", ".", ".."} or "\0" in name or (not slash and name.startswith("~")):
         return canonical_path(text, scene)
@@ -291,9 +289,12 @@ def _read_name(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role
 
 
 def _read_remote(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
+    # Start-up time: most calls name no remote.
+    from curtainwall.facts import canonical_remotes
+
     repository = None if meaning.within is None else reading.scene(meaning).cwd
     setting, push = reading.setting, Role.WRITE_REMOTE in roles
-    # A repository that the agent may not see is not looked at before that is approved: its config would show in the refusal.
+    # Do not inspect a repository outside the agent's view before approval: the refusal would reveal its config.
     looked_at = repository if repository is not None and setting.scene.shows(repository) else None
     if looked_at != repository and ":" not in text:
         raise Unclear(f"the repository is outside the workspace, so its remote {quoted(text)} is not looked up; write the remote's URL")
@@ -303,21 +304,24 @@ def _read_remote(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Ro
             reading.add(role, remote.value, remote.host)
     if repository is None and len(remotes) == 1:
         return remotes[0].url
-    # A name stays, for the branches that follow it; the final URLs stand beside it, so that an approval is bound to them.
+    # Keep the name for its tracking branches, and add the final URLs so that an approval is bound to them.
     reading.canonical["urls"] = [remote.url for remote in remotes]
     return text
 
 
-def _masked_command(command: ShellCommand, masker: Masker) -> tuple[str, bool]:
-    """Return a command as the log may hold it, and whether each word is still there: a mask over several would hide some from rules."""
+def _masked_command(command: "ShellCommand", masker: Masker) -> tuple[str, bool]:
+    """Mask a command for the log, and tell whether each word remains: a mask over several words would hide some from rules."""
     shown = masker.mask_text(command.text)
     return shown, shown == command.text or shown == " ".join(masker.mask_text(quote(word)) for word in command.words)
 
 
 def _read_command(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
+    # Start-up time: most calls run no command, and the parser takes a while to load.
+    from curtainwall.facts import parse_script
+
     script = parse_script(text)
     for command in script.commands:
-        # Resources stand in the log as they are; the digest knows the unmasked text from the arguments.
+        # Resources are logged as they are; the digest covers the unmasked text in the arguments.
         shown, is_whole = _masked_command(command, reading.setting.masker)
         facts = CommandFacts(program=command.program, parsed=command.parsed and is_whole)
         for role in roles:

@@ -1,4 +1,4 @@
-"""The tools that come with the house: their arguments, what these mean, and what each tool does at most. Not how they run."""
+"""The built-in tools: their arguments, what these mean, and the strongest effect of each tool. Not how they run."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ READ, WRITE, DELETE = Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH
 MAX_PATHS: Final = 128
 MAX_STEPS: Final = 32
 
-# No program takes these for an option, and no part of them for a pair of refs.
+# No program can mistake these for an option, or a part of them for a pair of refs.
 _REF_PATTERN = r"^[^\x00-\x20\x7f-][^\x00-\x20\x7f]*$"
 _BRANCH_PATTERN = r"^[^\x00-\x20\x7f+:*?~^\[\\-][^\x00-\x20\x7f:*?~^\[\\]*$"
 _NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"

@@ -1,4 +1,4 @@
-"""What every tool runs with: the shape of a runner, its error, refined calls, progress, and threads in turn."""
+"""What all tools share: the type of a runner, its error, refined calls, progress, and bounded threads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -29,43 +29,43 @@ Runner = Callable[[Prepared, CallPermitted, Place], Awaitable[ToolResult]]
 
 
 class CannotDo(CurtainwallError):
-    """The tool ran into something that the agent can be told; the message is its result."""
+    """The tool failed for a reason that the agent may see; the message is the result of the call."""
 
 
 Refiner = Callable[[Prepared, Place], Prepared]
-"""Looks closer at a call that is well formed; reads, never changes, and raises `BadCall`."""
+"""Adds details to a valid call; it only reads, and raises `BadCall`."""
 
 
 def refined(prepared: Prepared, more: Mapping[str, JsonValue], resources: tuple[Resource, ...], masker: Masker) -> Prepared:
-    """Return a call with what else it means, in its canonical form, its resources and its digest."""
+    """Return a call with more canonical arguments and resources, and a new digest."""
     subject = prepared.subject
     canonical = {**prepared.arguments, **more}
     shown = {key: masker.mask_json(value) for key, value in more.items()}
-    every = (*subject.resources, *resources)
-    told = {
+    all_resources = (*subject.resources, *resources)
+    update = {
         "canonical": {**subject.canonical, **shown},
-        "resources": every,
-        "digest": subject_digest(subject.kind, subject.tool, canonical, every),
+        "resources": all_resources,
+        "digest": subject_digest(subject.kind, subject.tool, canonical, all_resources),
         "masked": subject.masked or shown != dict(more),
         "hidden": {**subject.hidden, **masker.outlines(dict(more), shown)},
     }
-    return Prepared(subject=subject.model_copy(update=told), arguments=canonical)
+    return Prepared(subject=subject.model_copy(update=update), arguments=canonical)
 
 
 def extra_resource(tool: str, effect: ToolEffect) -> Resource:
-    """Return what a call is besides its tool, under a name of its own that rules can ask about."""
+    """Return an extra resource of a call, under a separate tool name that rules can match."""
     return Resource(role=Role.USE_TOOL, value=tool, facts=ToolFacts(server=tool.partition(".")[0], effect=effect))
 
 
 ProgressListener = Callable[[float, float | None, str | None], None]
-"""Takes how far it is, how far it goes where that is known, and words."""
+"""Takes the progress, the total if known, and a message."""
 
 _LISTENER: ContextVar[ProgressListener | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
 def progress_to(listener: ProgressListener) -> Generator[None]:
-    """Hear of the progress of every call that is made inside, by this task and those it starts."""
+    """Send the progress of every call inside the block to a listener, in this task and those it starts."""
     token = _LISTENER.set(listener)
     try:
         yield
@@ -74,12 +74,12 @@ def progress_to(listener: ProgressListener) -> Generator[None]:
 
 
 def progress_listener() -> ProgressListener | None:
-    """Return who hears of the present call's progress."""
+    """Return the listener of the current call's progress."""
     return _LISTENER.get()
 
 
 THREADS_AT_ONCE: Final = 3
-"""Threads that one session has at most; the smallest machine has five for all."""
+"""The most threads of one session; the smallest machine has five in all."""
 
 _Done = TypeVar("_Done")
 
@@ -87,7 +87,7 @@ _SLOTS: WeakValueDictionary[SessionId, asyncio.Semaphore] = WeakValueDictionary(
 
 
 async def run_in_thread(session: SessionId, work: Callable[[], _Done]) -> _Done:
-    """Do work in a thread once the session has one free; one that nobody waits for any more counts until it has ended."""
+    """Run work in a thread once the session has a free one; an abandoned thread counts until it ends."""
     turn = _SLOTS.setdefault(session, asyncio.Semaphore(THREADS_AT_ONCE))
     await turn.acquire()
     try:

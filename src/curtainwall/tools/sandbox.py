@@ -1,4 +1,4 @@
-"""What shell and git get of a workspace: all of it, a project read-only, or a project in which what runs later is kept as it is."""
+"""Open workspaces for shell and git: fully writable, as a read-only project, or as a project whose files that run later are fixed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -22,23 +22,23 @@ from curtainwall.host import (
     find_fifos,
     find_later,
     held_files_of,
-    set_aside,
+    quarantine,
 )
 from curtainwall.model import HeldFile, Mode, Place, SessionId
 from curtainwall.tools.runners import CannotDo
 
 CONFINED: Final = frozenset({"git", "shell"})
-"""The servers whose tools need the confinement; where it is missing they must not be in the catalogue."""
+"""The servers whose tools need the confinement; without it they must not be in the catalogue."""
 
 OnHeld = Callable[[SessionId, tuple[HeldFile, ...]], Awaitable[None]]
-"""Hears what was set aside: whoever sits at the keyboard may have written it."""
+"""Receives the files that were set aside; the user may have written them."""
 
 _TAKEN_BACK = "it runs later by itself, so it can only be written with `filesystem.write_file`, which asks"
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxedDirectory:
-    """A directory as a confined process gets it; `notes` are for the agent, and grow when the directory is looked at afterwards."""
+    """A directory as a confined process sees it; `notes` are for the agent, and grow when the directory is checked afterwards."""
 
     confinement: Confinement
     notes: list[str] = field(default_factory=list[str])
@@ -47,8 +47,8 @@ class SandboxedDirectory:
 class Sandboxes:
     """Directories opened for confined processes.
 
-    A project is given for writing to one process at a time: another one could exchange what is about to be mounted. So shell and git share
-    one of these. With `records`, what a process that died left in a project is set aside when the project is next opened.
+    Only one process at a time may write to a project: another one could swap what is about to be mounted. So shell and git share one
+    instance. With `records`, files that a dead process left in a project are set aside when the project is next opened.
     """
 
     def __init__(self, on_held: OnHeld | None = None, shares: Shares | None = None, records: WatchRecords | None = None) -> None:
@@ -58,22 +58,22 @@ class Sandboxes:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def charged_to(self, session: SessionId) -> AbstractContextManager[None]:
-        """Have what is started in here count as the session's."""
+        """Charge everything started inside the block to the session."""
         return charged_to(self._shares.of(session))
 
     @asynccontextmanager
     async def open(self, place: Place, root: str, *, write: bool, git_works: bool = False) -> AsyncGenerator[SandboxedDirectory]:
-        """Give a directory, for reading or for writing as the session's standing allows; look at a project again when it is given back."""
+        """Open a directory for reading, or for writing as far as the session's mode allows; check a project again afterwards."""
         own = place.workspace.own and is_beneath(root, place.workspace.path)
         if own:
-            # Nobody but its agents puts anything there, so its sockets and pipes are their own.
+            # Only its agents write there, so its sockets and pipes belong to them.
             confined = Confinement(cwd=root, as_owner=True, sockets=Sockets.ANY)
             yield SandboxedDirectory(replace(confined, writable=(root,)) if write else replace(confined, readable=((root, root),)))
             return
         workspace = place.workspace.path
         turn = self._turns.setdefault(workspace if is_beneath(root, workspace) else root, asyncio.Lock())
         async with turn:
-            notes = await asyncio.shield(self._taken_up(place.session, root))
+            notes = await asyncio.shield(self._set_aside_abandoned(place.session, root))
         if not write:
             yield SandboxedDirectory(Confinement(cwd=root, as_owner=True, readable=((root, root),), hidden=await _fifos(root)), notes)
         elif place.mode is Mode.BYPASS:
@@ -88,37 +88,39 @@ class Sandboxes:
                         Confinement(cwd=root, as_owner=True, readable=((root, root),), hidden=await _fifos(root)), [*notes, note]
                     )
                     return
-                # A mount of its own keeps a git directory from being renamed and replaced by another.
+                # A separate mount keeps a git directory from being renamed and replaced.
                 pinned = tuple(path for path in before.git if git_works)
                 fixed = before.fixed(git_works=git_works)
                 opened = SandboxedDirectory(
                     Confinement(cwd=root, as_owner=True, writable=(root, *pinned), fixed=fixed, hidden=await _fifos(root)), notes
                 )
                 watched = WatchRecord(root, before, fixed)
-                held = await self._written_down(watched)
+                held = await self._record(watched)
                 try:
                     yield opened
                 finally:
-                    # Also where the process was cancelled: what it left behind must not stay.
+                    # Even after cancellation, files that the process left behind must not stay.
                     opened.notes.extend(await asyncio.shield(self._set_aside_changes(place.session, watched, held)))
 
-    async def _written_down(self, watched: WatchRecord) -> HeldRecord | None:
+    async def _record(self, watched: WatchRecord) -> HeldRecord | None:
         try:
             return None if self._records is None else await asyncio.to_thread(self._records.add, watched)
-        except OSError as fault:
-            why = (fault.strerror or str(fault)).lower()
-            raise CannotDo(f"{quoted(watched.root)} is not given for writing, because nothing can be written down of it: {why}") from None
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise CannotDo(
+                f"{quoted(watched.root)} is not given for writing, because nothing can be written down of it: {reason}"
+            ) from None
 
-    async def _taken_up(self, session: SessionId, root: str) -> list[str]:
-        """Set aside what processes of ours that died left in a project, and return what is to be said of it."""
+    async def _set_aside_abandoned(self, session: SessionId, root: str) -> list[str]:
+        """Set aside what our dead processes left in a project, and return notes for the agent."""
         notes = list[str]()
         for watched, held in () if self._records is None else await asyncio.to_thread(list, self._records.abandoned(root)):
             notes += await self._set_aside_changes(session, watched, held)
         return notes
 
     async def _set_aside_changes(self, session: SessionId, watched: WatchRecord, record: HeldRecord | None) -> list[str]:
-        """Set aside what came or changed, have it heard of, and return what is to be said to the agent."""
-        held = await asyncio.to_thread(set_aside, watched.root, watched.before, watched.fixed)
+        """Set aside files that were added or changed, report them, and return notes for the agent."""
+        held = await asyncio.to_thread(quarantine, watched.root, watched.before, watched.fixed)
         if record is not None:
             await asyncio.to_thread(record.remove)
         if held and self._on_held is not None:
@@ -127,7 +129,7 @@ class Sandboxes:
 
 
 async def _fifos(root: str) -> tuple[str, ...]:
-    """Return the pipes of a project, which are to be hidden: whoever reads from one outside would hear what is written to it inside."""
+    """Return the pipes of a project, which must be hidden: a reader outside would receive what is written inside."""
     try:
         return await asyncio.to_thread(find_fifos, root)
     except TooManyFifos:

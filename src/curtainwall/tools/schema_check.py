@@ -1,7 +1,7 @@
-"""Whether an agent's arguments are well formed: plain JSON of a sane size, and exactly what the tool's schema names.
+"""Check that an agent's arguments are well formed: plain JSON of a sane size, and exactly what the tool's schema names.
 
-Schemas may come from strangers. They are cut down to the keywords that are known here before anything is made of them: an unknown one
-refuses the schema rather than being passed over, and a reference never leaves the schema.
+Schemas may come from untrusted servers. They are reduced to known keywords before compilation: an unknown keyword refuses the schema
+instead of being ignored, and a reference never leaves the schema.
 """
 
 import json
@@ -38,7 +38,7 @@ _NOTES = frozenset(
     $comment $id $schema contentEncoding contentMediaType default deprecated description examples format readOnly title writeOnly
     """.split()
 )
-# The validator writes these names into the program that it makes.
+# The validator writes these names into the code that it generates.
 _PROPERTY = re.compile(r"[\w.$@/:+-]{1,128}", re.ASCII)
 _STEP = re.compile(r"[A-Za-z_]\w*|\[\d+\]|.", re.DOTALL)
 _KINDS: Mapping[type, str] = {
@@ -51,14 +51,14 @@ _TYPES = {
 
 
 class _Fraction(float):
-    """A number that was written with a point, so that `1.0` is no whole number."""
+    """A number written with a decimal point, so that `1.0` is not an integer."""
 
     def is_integer(self) -> bool:
         return False
 
 
 def compile_check(schema: Mapping[str, JsonValue]) -> Check:
-    """Return the check that raises `BadCall` for whatever the schema does not name; raise `Broken` for a schema that cannot be trusted."""
+    """Return a check that raises `BadCall` for anything the schema does not name; raise `Broken` for an unsafe schema."""
     root = dict(schema)
     if root.get("type") != "object":
         raise Broken("the schema of a tool's arguments must have `type` `object`")
@@ -91,17 +91,17 @@ def compile_check(schema: Mapping[str, JsonValue]) -> Check:
 
 @lru_cache(maxsize=256)
 def _compiled(schema: str) -> Check:
-    """Return the library's check for a schema; every house has the same tools, and to make their checks takes longer than to open it."""
+    """Return the library's check for a schema, cached because compiling the checks of all tools is slow."""
     return cast("Check", fastjsonschema.compile(json.loads(schema), use_default=False, use_formats=False))  # pyright: ignore[reportUnknownMemberType] - the library has no types
 
 
 def kind_of(value: object) -> str:
-    """Return what sort of JSON value this is, in words."""
+    """Describe the type of a JSON value."""
     return _KINDS.get(type(value), f"`{type(value).__name__}`")
 
 
 class _Walk:
-    """One look at every part of a value, before the schema is asked."""
+    """One walk over every part of a value, before validation."""
 
     __slots__ = ("saw_round_float", "size")
 
@@ -110,7 +110,7 @@ class _Walk:
         self.saw_round_float = False
 
     def over(self, value: object, depth: int) -> None:
-        """Raise `BadCall` for what is not plain JSON, too deep, or too big."""
+        """Raise `BadCall` for a value that is not plain JSON, too deep, or too big."""
         kind = type(value)
         if kind is str:
             self._text(cast("str", value))
@@ -166,43 +166,43 @@ def _with_fractions(value: JsonValue) -> JsonValue:
 
 
 def _strict(schema: JsonValue, *, is_open: bool, is_root: bool = False) -> JsonValue:
-    """Return the schema with known keywords alone, and closed: an object that names its keys has no others."""
+    """Return the schema with only known keywords, and closed: an object that names its keys allows no others."""
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, dict):
         raise Broken(f"a schema must be an object, not {kind_of(schema)}")
-    made: dict[str, JsonValue] = {}
-    # Branches beside `properties` share the keys of the whole; each on its own would refuse the others' keys.
+    strict: dict[str, JsonValue] = {}
+    # Branches beside `properties` share the keys of the whole; if each were closed, it would refuse the others' keys.
     shares = any(keyword in schema for keyword in ("properties", "if")) or len(_list(schema.get("allOf"))) > 1
     for keyword, value in schema.items():
         if keyword in _NOTES or keyword.startswith("x-"):
             if keyword == "$id" and not is_root:
                 raise Broken("a schema inside a schema must not have an `$id`")
         elif keyword in _LIMITS:
-            made[keyword] = value
+            strict[keyword] = value
         elif keyword in _ONE_SCHEMA:
-            made[keyword] = _strict(value, is_open=keyword in {"if", "then", "else", "not"})
+            strict[keyword] = _strict(value, is_open=keyword in {"if", "then", "else", "not"})
         elif keyword in _MANY_SCHEMAS and isinstance(value, list):
-            made[keyword] = [_strict(part, is_open=shares) for part in value]
+            strict[keyword] = [_strict(part, is_open=shares) for part in value]
         elif keyword in _NAMED_SCHEMAS and isinstance(value, dict):
             for name in value:
                 if keyword != "patternProperties" and not _PROPERTY.fullmatch(name):
                     raise Broken(f"the name {quoted(name)} in a schema has letters that are not known here")
-            made[keyword] = {name: _strict(part, is_open=False) for name, part in value.items()}
+            strict[keyword] = {name: _strict(part, is_open=False) for name, part in value.items()}
         else:
             raise Broken(f"the schema uses {quoted(keyword)}, which is not known here")
-    reference = made.get("$ref")
+    reference = strict.get("$ref")
     if reference is not None:
         if not (isinstance(reference, str) and re.fullmatch(r"#(?:/(?:\$defs|definitions)/[\w.$@:+-]+)?", reference, re.ASCII)):
             raise Broken(f"the schema refers to {quoted(reference)}; only its own definitions can be referred to")
-        if len(made) > 1:
-            # Validators of older drafts pass over whatever stands beside a reference.
-            made["allOf"] = [*_list(made.get("allOf")), {"$ref": made.pop("$ref")}]
-    if not is_open and (is_root or shares or "properties" in made) and "additionalProperties" not in made:
+        if len(strict) > 1:
+            # Validators of older drafts ignore everything beside a reference.
+            strict["allOf"] = [*_list(strict.get("allOf")), {"$ref": strict.pop("$ref")}]
+    if not is_open and (is_root or shares or "properties" in strict) and "additionalProperties" not in strict:
         named = dict.fromkeys(_names(schema), cast("JsonValue", True))
-        made["properties"] = {**named, **cast("dict[str, JsonValue]", made.get("properties", {}))}
-        made["additionalProperties"] = False
-    return made
+        strict["properties"] = {**named, **cast("dict[str, JsonValue]", strict.get("properties", {}))}
+        strict["additionalProperties"] = False
+    return strict
 
 
 def _list(value: JsonValue | None) -> list[JsonValue]:
@@ -223,16 +223,16 @@ def _names(schema: JsonValue) -> Iterator[str]:
         yield from _names(schema.get(keyword))
 
 
-def _explain(fault: fastjsonschema.JsonSchemaValueException) -> str:
-    """Return what is wrong, and what would be right, in our words."""
-    where = "".join(_STEP.findall(str(fault.name or "data").removeprefix("data").lstrip("."))[:40])
+def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
+    """Explain in our own words what is wrong and what would be right."""
+    where = "".join(_STEP.findall(str(error.name or "data").removeprefix("data").lstrip("."))[:40])
     argument = quoted(where) if where else "the arguments"
-    definition = cast("dict[str, JsonValue]", fault.definition) if isinstance(fault.definition, dict) else {}
-    value = cast("JsonValue", fault.value)
-    match fault.rule:
+    definition = cast("dict[str, JsonValue]", error.definition) if isinstance(error.definition, dict) else {}
+    value = cast("JsonValue", error.value)
+    match error.rule:
         case "type":
             wanted = definition.get("type")
-            kinds = [_TYPES.get(str(one), str(one)) for one in (wanted if isinstance(wanted, list) else [wanted])]
+            kinds = [_TYPES.get(str(item), str(item)) for item in (wanted if isinstance(wanted, list) else [wanted])]
             return (
                 f"{argument} must be {' or '.join(kinds)}, not {kind_of(float(value)) if isinstance(value, _Fraction) else kind_of(value)}"
             )
@@ -242,13 +242,13 @@ def _explain(fault: fastjsonschema.JsonSchemaValueException) -> str:
         case "additionalProperties" if isinstance(value, dict):
             known = cast("dict[str, JsonValue]", definition.get("properties") or {})
             strangers = _enumerated([name for name in value if name not in known])
-            right = f"known are {_enumerated(list(known))}" if known else "there are none"
-            return f"unknown argument {strangers}{f' in {argument}' if where else ''}; {right}"
+            hint = f"known are {_enumerated(list(known))}" if known else "there are none"
+            return f"unknown argument {strangers}{f' in {argument}' if where else ''}; {hint}"
         case "enum":
-            return f"{argument} must be one of {_enumerated([str(one) for one in _list(definition.get('enum'))])}"
+            return f"{argument} must be one of {_enumerated([str(item) for item in _list(definition.get('enum'))])}"
         case _:
-            # What the library adds behind the name is made of the schema, not of what the agent wrote.
-            tail = str(fault.message).removeprefix(str(fault.name)).strip()[:160]
+            # The library's text after the name comes from the schema, not from the agent's input.
+            tail = str(error.message).removeprefix(str(error.name)).strip()[:160]
             return f"{argument} {tail}"
 
 

@@ -1,4 +1,4 @@
-"""Tools that change the session itself, once a human has said yes."""
+"""Tools that change the session itself, once a human has approved."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
@@ -9,6 +9,7 @@ from curtainwall.model import (
     PROPOSE_PLAN,
     BudgetKind,
     CallPermitted,
+    Effect,
     Mode,
     Place,
     Prepared,
@@ -24,7 +25,7 @@ Raise = Callable[[SessionId, BudgetKind, float], Awaitable[float]]
 
 
 def session_runners(allow_more: Raise) -> Mapping[str, Runner]:
-    """Return the tools of the session that this house can run."""
+    """Return the runners of the session's own tools."""
 
     async def request_budget(prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
         kind, more = BudgetKind(str(prepared.arguments["what"])), float(cast("float", prepared.arguments["amount"]))
@@ -32,14 +33,14 @@ def session_runners(allow_more: Raise) -> Mapping[str, Runner]:
         return ToolResult(ok=True, value=f"the {kind} budget is {limit:g} now")
 
     async def follow_instructions(prepared: Prepared, _permit: CallPermitted, _place: Place) -> ToolResult:
-        # The yes is all there is to it: the agent that asked goes by the new text from here on.
+        # The approval is all that is needed: the agent follows the new text from now on.
         return ToolResult(ok=True, value=f"`{prepared.arguments['path']}` counts as it is now")
 
     async def propose_plan(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
         return ToolResult(ok=True, value=plan_outcome(prepared.subject, permit.verdict, place.mode))
 
     async def let_pass(_prepared: Prepared, _permit: CallPermitted, _place: Place) -> ToolResult:
-        # The session's way to the network waits for this, and goes on with a yes.
+        # The session's egress waits for this approval and then continues.
         return ToolResult(ok=True, value="it may pass")
 
     passing = dict.fromkeys((spec.full_name for spec in NATIVE_TOOLS if spec.server == EGRESS_SERVER), let_pass)
@@ -52,13 +53,13 @@ def session_runners(allow_more: Raise) -> Mapping[str, Runner]:
 
 
 def plan_outcome(plan: Subject, verdict: Verdict, mode: Mode) -> str:
-    """Return what an agent is told of its plan once it may go on."""
-    asked = {finding.step for finding in verdict.asked}
-    approved = [str(place) for place in range(1, len(plan.steps) + 1) if place - 1 in asked]
-    free = [str(place) for place in range(1, len(plan.steps) + 1) if place - 1 not in asked]
-    told = [f"approved, each once and exactly as listed: {', '.join(approved)}"] if approved else []
-    told += [f"allowed without a question: {', '.join(free)}"] if free else []
-    told += ["make the calls one by one; whatever is not in the list is judged as ever"]
+    """Return the message to an agent about its approved plan."""
+    asked = {finding.step for finding in verdict.findings if finding.effect is Effect.ASK}
+    approved = [str(number) for number in range(1, len(plan.steps) + 1) if number - 1 in asked]
+    free = [str(number) for number in range(1, len(plan.steps) + 1) if number - 1 not in asked]
+    sentences = [f"approved, each once and exactly as listed: {', '.join(approved)}"] if approved else []
+    sentences += [f"allowed without a question: {', '.join(free)}"] if free else []
+    sentences += ["make the calls one by one; whatever is not in the list is judged as ever"]
     if mode is Mode.PLAN:
-        told.append("the session is in plan mode, in which nothing is changed: a person has to leave it first")
-    return "; ".join(told)
+        sentences.append("the session is in plan mode, in which nothing is changed: a person has to leave it first")
+    return "; ".join(sentences)

@@ -1,4 +1,4 @@
-"""The `shell` tool as it runs: bash in the confinement, with the workspace at its own path."""
+"""Run the `shell` tool: bash in the confinement, with the workspace at its own path."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,15 +21,15 @@ _LONGEST_WORD: Final = 131_000  # the kernel's limit for one argument, less a li
 
 
 def shell_runners(bounds: Bounds | None = None, sandboxes: Sandboxes | None = None) -> Mapping[str, Runner]:
-    """Return the runner of `shell.run`; where bubblewrap is missing it must not be in the catalogue."""
-    limits, rooms = bounds or Bounds(seconds=SECONDS), sandboxes or Sandboxes()
+    """Return the runner of `shell.run`; without bubblewrap it must not be in the catalogue."""
+    defaults, rooms = bounds or Bounds(seconds=SECONDS), sandboxes or Sandboxes()
 
     async def run(prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
         arguments = prepared.arguments
         command, cwd = cast("str", arguments["command"]), cast("str", arguments["cwd"])
         timeout = cast("int | None", arguments.get("timeout"))
         with rooms.charged_to(place.session):
-            value = await _run(command, cwd, place, rooms, limits if timeout is None else replace(limits, seconds=timeout))
+            value = await _run(command, cwd, place, rooms, defaults if timeout is None else replace(defaults, seconds=timeout))
         return ToolResult(ok=True, value=value)
 
     return {SHELL_RUN: run}
@@ -46,8 +46,8 @@ async def _run(command: str, cwd: str, place: Place, rooms: Sandboxes, bounds: B
         confinement = replace(opened.confinement, cwd=cwd, bounds=bounds)
         try:
             done = await run_confined(["/bin/bash", "-c", command], confinement)
-        except ConfinementFailed as fault:
-            raise CannotDo(str(fault)) from fault
+        except ConfinementFailed as error:
+            raise CannotDo(str(error)) from error
     stopped = [f"the command was stopped: {done.stopped}"] if done.stopped else []
     notes = [*stopped, *([_READ_ONLY] if not write and b"Read-only file system" in done.err else []), *opened.notes]
     return {

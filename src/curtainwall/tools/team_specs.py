@@ -1,4 +1,4 @@
-"""The tools with which agents talk to teams: their arguments and what these mean. The names of the teams come from the configuration."""
+"""The tools for messages between agents and teams: their arguments and meanings. Team names come from the configuration."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -58,9 +58,9 @@ def see_that_the_log_makes_the_live_conversation(session: Session) -> Conversati
     folded = ConversationHistory(work.journal.load)
     for recorded in session.timeline():
         folded.take(recorded.event)
-    agent = work.crew._workers[BUILTIN]
+    agent = work.agents._workers[BUILTIN]
     assert isinstance(agent, BuiltinAgent)
-    live = agent._synced(session.id).talk
+    live = agent._synced(session.id).history
     assert (folded.items, folded.new, folded.system) == (live.items, live.new, live.system)
     assert (folded.request, folded.replies, folded.used, folded.programs) == (live.request, live.replies, live.used, live.programs)
     assert (folded.turn, folded.last_words, folded.pinned, folded.calls) == (live.turn, live.last_words, live.pinned, live.calls)
@@ -138,7 +138,7 @@ async def office(model: Playing) -> AsyncGenerator[RunningAgents]:
 
 
 async def stopped(work: RunningAgents, session: SessionId, status: TurnStatus) -> None:
-    async for recorded in work.wired.house.feed.follow(session_stream(session)):
+    async for recorded in work.wired.registry.feed.follow(session_stream(session)):
         if isinstance(recorded.event, TurnEnded) and recorded.event.status is status:
             return
 
@@ -159,7 +159,7 @@ def test_fifty_sessions_wait_for_humans_without_a_worker_and_all_go_on_at_once(h
             await asyncio.gather(*(stopped(work, session, TurnStatus.WAITING) for session in sessions))
             # No more than the pool of two and a checker, each at most three processes of a sandbox.
             await eventually(lambda: sum(not is_gone(pid) for pid in set(descendants(os.getpid()))) <= 3 * 3)
-            asks = {session: of(ApprovalAsked, work.wired.house.feed.read(session_stream(session))) for session in sessions}
+            asks = {session: of(ApprovalAsked, work.wired.registry.feed.read(session_stream(session))) for session in sessions}
             assert all(len(asked) == 1 for asked in asks.values())
             answers = (
                 work.desk.send(session, AnswerApproval(by=by, approval=asked[0].approval, granted=True)) for session, asked in asks.items()

@@ -99,11 +99,11 @@ def test_programs_come_with_their_text_and_go_back_with_their_results(name: str)
     async def converse() -> None:
         async with provider(name) as (site, model):
             site.will(Says(("Let me ", "see."), programs=("print(1)", "2 + 2")), Says(("Four.",)))
-            first = (await whole(model, prompt())).said
+            first = (await whole(model, prompt())).message
             assert first.text == "Let me see."
             assert [program.code for program in first.programs] == ["print(1)", "2 + 2"]
             results = [ProgramOutcome(id=program.id, text=f"result of {program.id}") for program in first.programs]
-            assert (await whole(model, prompt(UserMessage(text="hello"), first, *results))).said.text == "Four."
+            assert (await whole(model, prompt(UserMessage(text="hello"), first, *results))).message.text == "Four."
             sent = json.dumps(site.asked[1].body)
             assert all(f"result of {program.id}" in sent for program in first.programs)
             assert "2 + 2" in sent
@@ -119,7 +119,7 @@ def test_signed_thoughts_go_back_as_they_came_also_after_a_restart() -> None:
     async def converse() -> None:
         async with provider(NAMES[0]) as (site, model):
             site.will(Says(("Done.",), programs=("1",), thinking="hm, let me think"), Says(("Yes.",)))
-            said = (await whole(model, prompt())).said
+            said = (await whole(model, prompt())).message
             stored = AgentMessage.model_validate_json(said.model_dump_json())
             again = find_model(NAMES[0], settings(site))
             await whole(again, prompt(UserMessage(text="hello"), stored, ProgramOutcome(id=stored.programs[0].id, text="1")))
@@ -202,7 +202,7 @@ def test_what_passes_is_retried_until_it_has_passed(name: str, status: int) -> N
         async with provider(name) as (site, model):
             site.will(Fails(status, retry_after="3"), Fails(status), Says(("At last.",)))
             reply = await whole(RetryingModel(model, sleep), prompt())
-            assert reply.said.text == "At last."
+            assert reply.message.text == "At last."
             assert len(site.asked) == 3
 
     asyncio.run(ask())
@@ -235,7 +235,7 @@ def test_silence_is_retried_where_nothing_was_shown_and_raised_where_something_w
     async def ask() -> None:
         async with provider(name, silence=1.0) as (site, model):
             site.will(Hangs(), Says(("Here.",)))
-            assert (await whole(RetryingModel(model, sleep), prompt())).said.text == "Here."
+            assert (await whole(RetryingModel(model, sleep), prompt())).message.text == "Here."
             site.will(Says(("Half a ",), quiet=True), Says(("never asked",)))
             with pytest.raises(ModelFault, match="silent"):
                 await whole(RetryingModel(model, sleep), prompt())
@@ -359,7 +359,7 @@ def test_what_came_on_the_wire_is_kept(name: str) -> None:
     assert raw["status"] == 200
     lines = [line.removeprefix("data: ") for line in raw["body"].splitlines() if line.startswith("data: {")]
     assert "Grüße 😀" in "".join(text for line in lines for text in _texts(json.loads(line)))
-    assert reply.said.text == "Grüße 😀"
+    assert reply.message.text == "Grüße 😀"
 
 
 def _texts(event: dict[str, Any]) -> list[str]:
@@ -403,10 +403,10 @@ def test_calls_that_cannot_be_read_do_not_end_the_conversation(name: str) -> Non
     async def converse() -> None:
         async with provider(name) as (site, model):
             site.will(Says(arguments=('{"code": 3}', "{torn")), Says(("I see.",)))
-            said = (await whole(model, prompt())).said
+            said = (await whole(model, prompt())).message
             assert all("could not be read" in program.code for program in said.programs)
             results = [ProgramOutcome(id=program.id, text="ValueError") for program in said.programs]
-            assert (await whole(model, prompt(UserMessage(text="hello"), said, *results))).said.text == "I see."
+            assert (await whole(model, prompt(UserMessage(text="hello"), said, *results))).message.text == "I see."
 
     asyncio.run(converse())
 
@@ -415,7 +415,7 @@ def test_calls_that_cannot_be_read_do_not_end_the_conversation(name: str) -> Non
 @covers("models.no-program-where-none-is-wanted")
 def test_where_no_program_is_wanted_none_comes_back(name: str) -> None:
     reply, site = replied(name, Says(("A summary.",), programs=("1",)), prompt(may_run=False))
-    assert (reply.said.text, reply.said.programs) == ("A summary.", ())
+    assert (reply.message.text, reply.message.programs) == ("A summary.", ())
     assert "none" in json.dumps(site.asked[0].body.get("tool_choice", "none"))
 
 
@@ -425,7 +425,7 @@ def test_one_model_serves_several_conversations_at_once() -> None:
             site.will(*(Says((f"answer {number}",)) for number in range(8)))
             replies = await asyncio.gather(*(whole(model, prompt(UserMessage(text=f"q{number}"))) for number in range(8)))
             for reply in replies:
-                assert json.dumps(reply.said.text)[1:-1] in json.dumps(reply.raw), "each reply has its own raw answer"
+                assert json.dumps(reply.message.text)[1:-1] in json.dumps(reply.raw), "each reply has its own raw answer"
 
     asyncio.run(converse())
 
@@ -435,7 +435,7 @@ def test_a_model_can_be_used_in_one_event_loop_after_another() -> None:
         async with upstream(port) as site:
             site.will(Says(("x",)))
             model = model or find_model("local", settings(site))
-            assert (await whole(model, prompt())).said.text == "x"
+            assert (await whole(model, prompt())).message.text == "x"
             await cast("ProviderModel", model).aclose()
             return site.port, model
 

@@ -471,8 +471,8 @@ class Late(Playing):
                 self.shown.set()
                 await self.may_end.wait()
                 yield Delta(" and the late half")
-                whole = f"{part.said.text} and the late half"
-                yield replace(part, said=part.said.model_copy(update={"text": whole}))
+                whole = f"{part.message.text} and the late half"
+                yield replace(part, message=part.message.model_copy(update={"text": whole}))
             else:
                 yield part
 

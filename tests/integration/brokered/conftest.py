@@ -79,6 +79,12 @@ class Brokered(Program):
         return SYSTEM_PYTHON, "-m", "curtainwall", *map(str, words)
 
     @property
+    def python(self) -> tuple[str, ...]:
+        if self.user is None:
+            return super().python
+        return ("setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups", SYSTEM_PYTHON)
+
+    @property
     def environ(self) -> dict[str, str]:
         assert self.engine is not None
         keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY)

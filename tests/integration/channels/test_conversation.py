@@ -636,7 +636,7 @@ def test_another_process_that_falls_silent_in_the_middle_of_a_turn_is_told_of_on
         assert seat.seen.count("has said nothing") == 1
         seat.type(CTRL_C + CTRL_C)
 
-    tell(story, size=(40, 200), holding=OwnerWatch(holder, 0.1))
+    tell(story, size=(40, 200), owner_watch=OwnerWatch(holder, 0.1))
     assert looked == [SESSION]
 
 
@@ -654,5 +654,5 @@ def test_of_another_process_that_has_nothing_to_do_nothing_is_said() -> None:
             await seat.sees(f"no-such-{number}")
         seat.type(CTRL_D)
 
-    assert "has said nothing" not in tell(story, holding=OwnerWatch(holder, 0.001)).seen
+    assert "has said nothing" not in tell(story, owner_watch=OwnerWatch(holder, 0.001)).seen
     assert looked == []

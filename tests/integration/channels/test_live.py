@@ -35,7 +35,7 @@ async def speak(home, session):
             print("ready", flush=True)
             number = 0
             while True:
-                journal.say(session, Live(kind=("text", "doing", "again")[number % 3], text=f"{number} " + "é" * 10_000))
+                journal.publish(session, Live(kind=("text", "doing", "again")[number % 3], text=f"{number} " + "é" * 10_000))
                 number += 1
                 await asyncio.sleep(0.01)
 

@@ -157,7 +157,7 @@ def test_a_card_says_who_may_answer_it_and_says_it_anew_where_that_changes(home:
             (card,) = [it for it in ann.heard(room, wall) if "waits for an answer" in it.text]
             assert f"\nmay be answered on matrix by {ann.user}, on web by olga, and at its machine\n" in card.text
             route = AddRoute(by=SYSTEM, route=Route(channel="desk", reference="front"))
-            await here.serving.wired.house.send(here.session_at(room), route)
+            await here.serving.wired.registry.send(here.session_at(room), route)
             words = f"on desk by <b>carl</b>, on matrix by {ann.user}, on web by olga, and at its machine"
             await ann.until(lambda: f"\nmay be answered {words}\n" in card.text)
             assert "on desk by &lt;b&gt;carl&lt;/b&gt;, on matrix" in str(card.source["content"]["formatted_body"])
@@ -382,14 +382,14 @@ def test_an_ask_of_another_session_is_answered_in_the_room_and_returns_there(hom
             job = await open_new(
                 wired.sessions, SessionSpec(wired.setup.config.model.name, routes=(Route(channel="matrix", reference=room),)), by
             )
-            await wired.house.bind(Route(channel="cron", reference="nightly@2026-11-15"), job, by)
+            await wired.registry.bind(Route(channel="cron", reference="nightly@2026-11-15"), job, by)
             here.serving.work.turns.attend(job)
-            await wired.house.send(job, SendMessage(by=by, message=MessageId("m1"), text="write it"))
+            await wired.registry.send(job, SendMessage(by=by, message=MessageId("m1"), text="write it"))
             card = await ann.hears(room, wall, "waits for an answer")
             assert f"[cron: nightly, session {job}" in card.text
             await ann.say(room, f"/approve {card.text.split()[0]}")
             await ann.until(lambda: f"was approved by {ann.user}" in card.text)
-            async for recorded in wired.house.feed.follow(session_stream(job)):
+            async for recorded in wired.registry.feed.follow(session_stream(job)):
                 if isinstance(recorded.event, TurnEnded) and recorded.event.status == "done":
                     break
             assert (home.outside / "note.txt").read_text() == "x"
@@ -414,13 +414,13 @@ def test_an_answer_in_a_room_is_for_no_identical_ask_that_came_after_the_one_it_
                 job = await open_new(
                     wired.sessions, SessionSpec(wired.setup.config.model.name, routes=(Route(channel="matrix", reference=room),)), by
                 )
-                await wired.house.bind(Route(channel="cron", reference=f"nightly@{number}"), job, by)
+                await wired.registry.bind(Route(channel="cron", reference=f"nightly@{number}"), job, by)
                 here.serving.work.turns.attend(job)
-                await wired.house.send(job, SendMessage(by=by, message=MessageId("m1"), text="write it"))
+                await wired.registry.send(job, SendMessage(by=by, message=MessageId("m1"), text="write it"))
                 return job
 
             def answered(job: SessionId) -> bool:
-                return any(isinstance(it.event, ApprovalAnswered) for it in wired.house.feed.read(session_stream(job)))
+                return any(isinstance(it.event, ApprovalAnswered) for it in wired.registry.feed.read(session_stream(job)))
 
             first = await fires(1)
             card = await ann.hears(room, wall, "waits for an answer")

@@ -155,7 +155,7 @@ def test_a_card_of_which_nothing_was_remembered_does_not_look_open_once_it_is_se
 
     async def approved(session: SessionId, approval: ApprovalId) -> None:
         async with open_gate(load_setup()) as wired:
-            await wired.house.send(session, AnswerApproval(by=Who(name="ann"), approval=approval, granted=True))
+            await wired.registry.send(session, AnswerApproval(by=Who(name="ann"), approval=approval, granted=True))
 
     async def talk() -> None:
         async with person(synapse, "ann", tmp_path / "ann") as ann:

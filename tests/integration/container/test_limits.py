@@ -1,5 +1,6 @@
 """What an agent in a container may use up: memory and disk, and that each is said when it is."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -30,6 +31,22 @@ def test_an_agent_whose_memory_ran_out_is_told_so_with_the_limit(docker_engine: 
             killed = await rig.say(session, "echo begun; kill -s KILL $$")
             assert killed.end.failure == "shell ended with exit code 137", "what somebody else killed is not said to be short of memory"
             assert (await rig.say(session, "echo again")).text == "again\n"
+
+    run(story())
+
+
+@covers("container.memory-is-said")
+@pytest.mark.parametrize(("code", "failure"), [(0, ""), (1, "shell ended with exit code 1")], ids=["goes on", "fails"])
+def test_an_agent_that_outlives_a_program_without_memory_leaves_a_note_with_the_limit(
+    docker_engine: DockerEngine, short_path: Path, code: int, failure: str
+) -> None:
+    async def story() -> None:
+        async with contained(docker_engine, short_path, SHELL, limits=ContainerLimits(memory=96 * MIB)) as rig:
+            session = await rig.open("shell")
+            turn = await rig.say(session, f"{GREEDY} 2>/dev/null; echo went on; exit {code}")
+            assert turn.end.failure == failure
+            assert f"[a program in the container was killed because the container's memory was used up ({SMALL})]" in turn.text
+            assert (await rig.say(session, "echo again")).text == "again\n", "it is said once"
 
     run(story())
 
@@ -74,6 +91,23 @@ def test_an_agent_that_keeps_too_much_on_disk_is_stopped_with_the_limit(docker_e
             for path in inner.iterdir():
                 path.unlink()
             assert (await rig.say(session, "echo again")).text == "again\n"
+
+    run(story())
+
+
+@covers("container.disk-is-limited")
+def test_what_an_agent_left_running_is_ended_where_it_fills_the_disk_after_the_turn(docker_engine: DockerEngine, short_path: Path) -> None:
+    async def story() -> None:
+        limits = ContainerLimits(disk=40 * MIB, turn=60, pause_after=600)
+        async with contained(docker_engine, short_path, SHELL, limits=limits) as rig:
+            session = await rig.open("shell")
+            filling = f"(sleep 1; {FILL.format('/workspace')}) >/dev/null 2>&1 </dev/null & echo left"
+            assert (await rig.say(session, filling)).text == "left\n"
+            async with asyncio.timeout(60):
+                while await rig.engine.found(session):  # noqa: ASYNC110 - the engine tells nobody
+                    await asyncio.sleep(0.1)
+            again = await rig.say(session, "echo begun; sleep 60")
+            assert "the disk space of the session is used up" in again.end.failure
 
     run(story())
 

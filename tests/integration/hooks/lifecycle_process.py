@@ -15,18 +15,18 @@ ANN = Who(name="ann")
 
 async def work(home: Path, what: str, name: str | None) -> None:
     async with open_gate(load_setup(environ={**os.environ, "CURTAINWALL_HOME": str(home)})) as wired:
-        session = SessionId(name or wired.house.mint())
+        session = SessionId(name or wired.registry.mint())
         if what.startswith("open"):
             workspace = Workspace(path=str(home.parent / "w"), own=True)
             opened = OpenSession(
                 by=ANN, session=session, name="x", agent="builtin", model="demo", workspace=workspace, mode=Mode.DEFAULT, limits=Limits(),
                 policy=Digest(wired.setup.policy.version),
             )  # fmt: skip
-            await wired.house.send(session, opened)
-            await wired.house.send(session, ReadySession(by=ANN))
+            await wired.registry.send(session, opened)
+            await wired.registry.send(session, ReadySession(by=ANN))
             print(session, flush=True)
         if what == "close":
-            await wired.house.send(session, CloseSession(by=ANN, reason="done"))
+            await wired.registry.send(session, CloseSession(by=ANN, reason="done"))
         if what == "open-and-die":
             os.kill(os.getpid(), signal.SIGKILL)
         async with session_hooks(wired, session):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from curtainwall.compose.doctor import examine
-from curtainwall.host import ConfinementFailed, How, confined_worker, find_monty
+from curtainwall.host import ConfinementFailed, WorkerConfinement, confined_worker, find_monty
 from curtainwall.host.home import Home
 from tests.support.bare_program import run_program, write_program
 from tests.support.covers import covers
@@ -26,7 +26,7 @@ GETUID, SOCKET, NO_SUCH_CALL = 102, 41, -38
 
 
 @pytest.fixture(params=WAYS)
-def how(request: pytest.FixtureRequest) -> How:
+def how(request: pytest.FixtureRequest) -> WorkerConfinement:
     return way(request.param)
 
 
@@ -56,13 +56,13 @@ def outcome_of(binary: Path) -> dict[str, Any]:
 
 
 @covers("workers.run-programs")
-def test_programs_run_and_calls_come_back(how: How, monty: Path, tmp_path: Path) -> None:
+def test_programs_run_and_calls_come_back(how: WorkerConfinement, monty: Path, tmp_path: Path) -> None:
     worker = confined_worker(monty, tmp_path, how=how)
     assert worker.how == how
     assert outcome_of(worker.launcher) == outcome_of(monty) == {"value": 42, "printed": "here\n", "refused": True, "long": 30_300_000}
 
 
-def test_each_worker_starts_from_anywhere_with_nothing_in_its_environment(how: How, monty: Path, tmp_path: Path) -> None:
+def test_each_worker_starts_from_anywhere_with_nothing_in_its_environment(how: WorkerConfinement, monty: Path, tmp_path: Path) -> None:
     launcher = confined_worker(monty, tmp_path / "with space and 'quote'", how=how).launcher
     (tmp_path / "ctypes.py").write_text("raise SystemExit(3)")
     (tmp_path / "resource.py").write_text("raise SystemExit(3)")
@@ -72,7 +72,7 @@ def test_each_worker_starts_from_anywhere_with_nothing_in_its_environment(how: H
         assert done.returncode == 0
 
 
-def test_an_ordinary_user_has_them_too(how: How, open_directory: Path, tmp_path: Path) -> None:
+def test_an_ordinary_user_has_them_too(how: WorkerConfinement, open_directory: Path, tmp_path: Path) -> None:
     program = write_program(open_directory / "program", (GETUID,), (SOCKET, 2, 1, 0))
     words = shlex.split(confined_worker(program, tmp_path, how=how).launcher.read_text().splitlines()[1])
     entry = words.index("-S") + 1
@@ -128,7 +128,7 @@ def test_what_can_be_held_is_held_even_if_the_user_would_allow_otherwise(monty: 
     assert confined_worker(monty, tmp_path, unconfined_ok=True).how != "none"
 
 
-def test_a_program_that_does_not_start_inside_is_not_taken_for_one_that_does(how: How, tmp_path: Path) -> None:
+def test_a_program_that_does_not_start_inside_is_not_taken_for_one_that_does(how: WorkerConfinement, tmp_path: Path) -> None:
     with pytest.raises(ConfinementFailed, match=how):
         confined_worker(Path("/bin/false"), tmp_path, how=how)
     with pytest.raises(ConfinementFailed, match="No such file"):
@@ -137,6 +137,6 @@ def test_a_program_that_does_not_start_inside_is_not_taken_for_one_that_does(how
 
 def test_doctor_says_what_holds_code_workers(tmp_path: Path) -> None:
     (finding,) = (one for one in examine(Home(tmp_path / "home")) if one.name == "code workers")
-    assert finding.standing == "ok"
+    assert finding.status == "ok"
     assert finding.what.startswith(("held by bubblewrap", "held by Landlock"))
     assert list(tmp_path.iterdir()) == []

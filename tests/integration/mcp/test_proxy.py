@@ -36,7 +36,7 @@ def opened(environ: Mapping[str, str], workspace: Path) -> tuple[Setup, SessionI
 
     async def story() -> SessionId:
         async with open_gate(setup) as wired:
-            return await open_session(wired.house, workspace, own=False)
+            return await open_session(wired.registry, workspace, own=False)
 
     return setup, run(story())
 
@@ -100,7 +100,7 @@ def test_a_client_on_the_socket_gets_its_result_after_approve_in_another_process
     async def serve(wired: GatedSessions) -> None:
         path = mcp_socket_of(setup.home, session)
         path.parent.mkdir(mode=0o700)
-        door = McpServer(session, wired.gate, wired.house.feed, wired.tools.listing, wired.house.clock)
+        door = McpServer(session, wired.gate, wired.registry.feed, wired.tools.listing, wired.registry.clock)
         async with door.open(path), client(path) as mcp:
             call = asyncio.create_task(mcp.call_tool("filesystem__write_file", {"path": str(outside), "content": "x"}))
             await asyncio.to_thread(json_of, environ, "approve", await first_open(environ))
@@ -209,7 +209,7 @@ def test_a_session_that_another_process_decides_for_is_left_to_it(environ: dict[
     setup, session = opened(environ, tmp_path / "work")
 
     async def story() -> "subprocess.CompletedProcess[str]":
-        async with open_gate(setup) as wired, wired.house.hold(session):
+        async with open_gate(setup) as wired, wired.registry.hold(session):
             return await asyncio.to_thread(
                 subprocess.run,
                 [sys.executable, "-m", "curtainwall", "mcp-proxy", "--session", session],

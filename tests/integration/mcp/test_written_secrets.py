@@ -132,7 +132,7 @@ def test_an_answer_given_while_nobody_was_there_counts_for_the_same_call_made_ag
         async with house_on(tmp_path) as opened:
             await opened.send(session, AnswerApproval(by=ANN, approval=ask.approval, granted=True))
             gate = SessionGate(opened, native())
-            for answer in await gate.take_up(session):
+            for answer in await gate.resume_answered(session):
                 assert answer.result is None
                 assert "make the same call again" in answer.verdict.reason
             assert not (project / "test_login.py").exists()

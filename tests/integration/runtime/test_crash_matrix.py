@@ -20,20 +20,22 @@ FEWEST = 16
 """Where the outcome of its one look is written together with what comes after."""
 
 
-def play(home: Path, nth: int, when: str) -> CompletedProcess[str]:
-    return forked("tests.support.crash_script", home, nth, when)
+def play(home: Path, nth: int, when: str, snapshots: str) -> CompletedProcess[str]:
+    return forked("tests.support.crash_script", home, nth, when, snapshots)
 
 
-def test_the_matrix_has_every_commit_of_the_script(tmp_path: Path) -> None:
-    assert play(tmp_path / "home", COMMITS + 1, "before").returncode == 0
+@pytest.mark.parametrize("snapshots", ["on", "off"])
+def test_the_matrix_has_every_commit_of_the_script(snapshots: str, tmp_path: Path) -> None:
+    assert play(tmp_path / "home", COMMITS + 1, "before", snapshots).returncode == 0
 
 
 @covers("runtime.crash-anywhere")
+@pytest.mark.parametrize("snapshots", ["on", "off"])
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("nth", range(1, COMMITS + 1))
-def test_a_process_killed_at_any_commit_loses_nothing_and_repeats_nothing(nth: int, when: str, tmp_path: Path) -> None:
+def test_a_process_killed_at_any_commit_loses_nothing_and_repeats_nothing(nth: int, when: str, snapshots: str, tmp_path: Path) -> None:
     home, far = tmp_path / "home", tmp_path / "far"
-    killed = play(home, nth, when)
+    killed = play(home, nth, when, snapshots)
     assert killed.returncode == -9 or (nth > FEWEST and killed.returncode == 0), killed.stderr
 
     with_store = SqliteStore.open(home, SystemClock())
@@ -43,8 +45,11 @@ def test_a_process_killed_at_any_commit_loses_nothing_and_repeats_nothing(nth: i
     with_store.close()
     assert open_before == asked_before
 
-    again = play(home, 0, when)
+    again = play(home, 0, when, snapshots)
     assert again.returncode == 0, again.stderr
+    _, saved, seq = again.stdout.splitlines()[0].split()
+    assert int(seq) == len(kept)
+    assert (0 < int(saved) <= len(kept)) == (snapshots == "on" and nth > 1)
 
     store = SqliteStore.open(home, SystemClock())
     try:

@@ -5,7 +5,7 @@ import gc
 import weakref
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pytest
@@ -15,8 +15,10 @@ from curtainwall.channels.web.live.session_hub import SessionHub
 from curtainwall.channels.web.render.items import CallItem, MessageItem, NoteItem, SpeechItem
 from curtainwall.config.agents import BUILTIN
 from curtainwall.model import (
+    AskCompaction,
     CallFinished,
     CallRequested,
+    HistoryCompacted,
     InterruptTurn,
     ModelRequested,
     ModelResponded,
@@ -77,9 +79,31 @@ class Talking(Reading):
         yield ModelReply(AgentMessage(text=", ".join(heard)), {}, Usage(), "end_turn")
 
 
+@dataclass
+class Summarising(Talking):
+    """A model that says what it heard, and begins summaries without an end to them until `go` is set."""
+
+    begun: int = 0
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
+        if prompt.may_run:
+            async for piece in super().reply(prompt):
+                yield piece
+        else:
+            self.begun += 1
+            await self.go.wait()
+            yield ModelReply(AgentMessage(text="in short"), {}, Usage(), "end_turn")
+
+
 @pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    models = (Reading(), Talking(name="talking"), Sleeping(name="sleeping"))
+def summarising() -> Summarising:
+    return Summarising(name="summarising")
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory, summarising: Summarising) -> Iterator[Web]:
+    models = (Reading(), Talking(name="talking"), Sleeping(name="sleeping"), summarising)
     with web_at(tmp_path_factory.mktemp("memory").resolve(), CONFIG + LIMITS, models) as made:
         yield made
 
@@ -97,11 +121,11 @@ def begun(web: Web, model: str) -> SessionId:
 
 def converse(web: Web, ann: Visit, session: SessionId, text: str = "read the notes") -> str:
     """Send a message from a page, and return what the agent said in the turn that it made."""
-    feed, stream = web.served.wired.house.feed, session_stream(session)
+    feed, stream = web.served.wired.registry.feed, session_stream(session)
     before = feed.head(stream)
     assert ann.post(f"/sessions/{session}/message", text=text).status_code == 303
     until(lambda: any(isinstance(it.event, TurnEnded) for it in feed.read(stream, before)))
-    return web.served.work.crew.last_words(session)
+    return web.served.work.agents.last_words(session)
 
 
 def is_in_use(web: Web, session: SessionId) -> bool:
@@ -197,7 +221,7 @@ def test_long_conversations_of_many_sessions_are_held_packed_and_go_on_as_they_w
 @covers("serve.memory-stays-flat")
 def test_long_conversations_are_held_packed_while_their_programs_run(web: Web, ann: Visit) -> None:
     sessions = [begun(web, "sleeping") for _ in range(MANY)]
-    feed, before = web.served.wired.house.feed, alive(UserMessage)
+    feed, before = web.served.wired.registry.feed, alive(UserMessage)
     for session in sessions:
         assert ann.post(f"/sessions/{session}/message", text="x" * LONG).status_code == 303
     for session in sessions:
@@ -205,7 +229,33 @@ def test_long_conversations_are_held_packed_while_their_programs_run(web: Web, a
     until(lambda: sum(len(it.text) for it in added(before, UserMessage)) <= UNPACKED)
     for session in sessions:
         assert not any(isinstance(it.event, TurnEnded) for it in feed.read(session_stream(session)))
-        web.do(web.served.wired.house.send(session, InterruptTurn(by=Who(name="ann", channel="web"))))
+        web.do(web.served.wired.registry.send(session, InterruptTurn(by=Who(name="ann", channel="web"))))
     for session in sessions:
         until(lambda of=session: any(isinstance(it.event, TurnEnded) for it in feed.read(session_stream(of))))
     assert converse(web, ann, sessions[0], "and more") == f"[{LONG}, 8]"
+
+
+@covers("serve.memory-stays-flat")
+def test_long_conversations_are_held_packed_while_their_summaries_are_written(web: Web, ann: Visit, summarising: Summarising) -> None:
+    sessions = [begun(web, "summarising") for _ in range(MANY)]
+    feed, before = web.served.wired.registry.feed, alive(UserMessage)
+    for session in sessions:
+        converse(web, ann, session, "x" * LONG)
+        converse(web, ann, session, "and more")
+
+    async def ask_for_summaries() -> None:
+        for session in sessions:
+            await web.served.wired.registry.send(session, AskCompaction(by=Who(name="ann", channel="web")))
+            web.served.work.turns.attend(session)
+
+    web.do(ask_for_summaries())
+    until(lambda: summarising.begun == MANY)
+    assert sum(len(it.text) for it in added(before, UserMessage)) <= UNPACKED < MANY * LONG
+
+    async def write_summaries() -> None:
+        summarising.go.set()
+
+    web.do(write_summaries())
+    for session in sessions:
+        until(lambda of=session: any(isinstance(it.event, HistoryCompacted) for it in feed.read(session_stream(of))))
+    assert converse(web, ann, sessions[0], "go on") == "[Summary 45, and more 8, go on 5"

@@ -36,7 +36,7 @@ WORKING, WAITING, STEPS = 50, 50, 4
 
 async def born(wired: GatedSessions, model: str, mode: Mode) -> SessionId:
     session = await open_new(wired.sessions, SessionSpec(model, mode=mode, routes=(Route(channel="web", reference=""),)), ANN)
-    await wired.house.send(session, SendMessage(by=ANN, message=MessageId(wired.house.mint()), text="go"))
+    await wired.registry.send(session, SendMessage(by=ANN, message=MessageId(wired.registry.mint()), text="go"))
     return session
 
 
@@ -91,7 +91,7 @@ def test_a_hundred_sessions_and_a_burst_of_answers_survive_a_kill(program: Progr
         assert all(count == 1 for count in far.hits.values()), {path: count for path, count in far.hits.items() if count > 1}
         for kind, sessions in (("slow", working), ("asked", waiting)):
             for number, session in enumerate(sessions):
-                events = [recorded.event for recorded in wired.house.feed.read(session_stream(session))]
+                events = [recorded.event for recorded in wired.registry.feed.read(session_stream(session))]
                 name = f"{'w' if kind == 'slow' else 'a'}{number}"
                 finished = sum(isinstance(event, CallFinished) for event in events)
                 lost = sum(isinstance(event, CallLost) for event in events)

@@ -82,5 +82,5 @@ def test_serve_loads_only_the_sessions_in_which_there_is_something_to_do(tmp_pat
         assert set(turns.attended) == set(busy), "whoever is at rest is not loaded"
         assert descriptors() - before < 100
         # News of a session that was at rest are enough to have it looked after.
-        web.do(web.served.wired.house.send(SessionId("idle007"), SendMessage(by=ANN, message=MessageId("m7"), text="hello")))
+        web.do(web.served.wired.registry.send(SessionId("idle007"), SendMessage(by=ANN, message=MessageId("m7"), text="hello")))
         web.until(lambda: "idle007" in turns.attended and rows_of(web.served.wired.store, "idle007")[0].turns == 2)

@@ -1,9 +1,11 @@
 """`curtainwall serve` as a real process: it takes up what was left, takes in what changes, and parks what runs."""
 
 import json
+import platform
 import re
 import signal
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,10 @@ class Served:
 
     def session(self, session: str) -> dict[str, Any]:
         return next(row for row in self.program.sessions() if row["id"] == session)
+
+    def wait_for_turn(self, session: str) -> None:
+        """Wait until a session's first turn is over; before it begins, the session is `ready` as well, so one row has to say both."""
+        until(lambda: (row := self.session(session))["status"] == "ready" and row["turns"], 60)
 
 
 @pytest.fixture
@@ -137,7 +143,7 @@ def test_another_approver_waits_for_the_next_start_and_is_not_told_as_in_force(s
         (session,) = served.home.born(served.script(READ, {"text": "over"}))
         if by_human:
             served.program("approve", until(lambda: [row["id"] for row in served.program.json("approvals", "list")], 60)[0])
-        until(lambda: served.session(session)["status"] == "ready" and served.session(session)["turns"], 60)
+        served.wait_for_turn(session)
 
     waits(one, "approvals.approver")
     assert running.says(r"restart `curtainwall serve` for: (.+)") == "approvals.approver"
@@ -311,3 +317,22 @@ def test_asks_expire_in_time_while_nobody_is_connected_also_those_of_a_terminal_
 
 def _with_expiry(events: list[AnyEvent]) -> list[AnyEvent]:
     return events if any(isinstance(event, ApprovalExpired) for event in events) else []
+
+
+def _heaps_of_threads(pid: int) -> int:
+    """Return how many heaps a process has for its threads: glibc reserves 64 MiB of addresses for each and uses the beginning of them."""
+    size, found = 64 * 1024 * 1024, 0
+    lines = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    spans = [(*(int(end, 16) for end in line[0].split("-")), line[1]) for line in lines]
+    for (begin, used, mode), (rest, end, reserved) in pairwise(spans):
+        found += begin % size == 0 and used == rest and end - begin == size and (mode, reserved) == ("rw-p", "---p")
+    return found
+
+
+@covers("serve.memory-stays-flat")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="this is about the allocator of glibc")
+def test_the_threads_of_a_service_share_a_heap(served: Served) -> None:
+    running = served.start()
+    pid = running.child.pid
+    until(lambda: len(list(Path(f"/proc/{pid}/task").iterdir())) > 3)
+    assert _heaps_of_threads(pid) == 1

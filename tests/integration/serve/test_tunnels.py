@@ -102,7 +102,7 @@ class Served:
         return session
 
     def is_open(self, session: str) -> None:
-        until(lambda: any(row["id"] == session and row["status"] == "ready" for row in self.program.sessions()), 60)
+        until(lambda: any(row["id"] == session and row["status"] == "ready" and row["turns"] for row in self.program.sessions()), 60)
         assert [event.ok for event in self.home.events(session) if isinstance(event, CallFinished)][-1:] == [True]
         assert self.far.opened == 1
         self.far.goes_on()

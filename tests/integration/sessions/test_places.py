@@ -26,16 +26,16 @@ def test_whoever_first_talks_at_a_place_opens_its_session_and_one_that_ended_mak
             attended: list[SessionId] = []
             places = ChannelPlaces(wired.sessions, attended.append, lambda place: SessionSpec("demo", routes=(place,)))
             assert places.session_at(ROOM) is None
-            led = await asyncio.gather(*(places.lead(ROOM, OLGA) for _ in range(5)))
+            led = await asyncio.gather(*(places.open_at(ROOM, OLGA) for _ in range(5)))
             assert len(set(led)) == 1
             assert set(attended) == {led[0]}
             (row,) = wired.store.index.sessions(SessionQuery())
             assert (row.session, row.channel, row.status) == (led[0], "matrix", "ready")
-            told = [recorded.event for recorded in wired.house.feed.read(session_stream(led[0]))]
+            told = [recorded.event for recorded in wired.registry.feed.read(session_stream(led[0]))]
             shown = [event.route for event in told if isinstance(event, RouteAdded)]
             assert shown == [ROOM, Route(channel="web", reference=""), Route(channel="matrix", reference="!ops:server")]
-            await wired.house.send(led[0], CloseSession(by=OLGA, reason="done"))
-            another = await places.lead(ROOM, OLGA)
+            await wired.registry.send(led[0], CloseSession(by=OLGA, reason="done"))
+            another = await places.open_at(ROOM, OLGA)
             assert another != led[0]
             assert places.session_at(ROOM) == another
             assert places.may_control(OLGA)
@@ -61,7 +61,7 @@ def test_the_agent_of_the_configuration_works_wherever_nobody_names_another(prog
 
     async def check() -> None:
         async with serving(load_setup(environ=program.environ)) as served:
-            wanted = served.wanted_at(ROOM)
+            wanted = served.spec_at(ROOM)
             assert (wanted.agent, wanted.model, wanted.routes) == ("mine", "openai:gpt-5.1", (ROOM,))
             opened = await served.work.desk.open(Opening(how="new"), Who(name="ann"))
             view = served.work.desk.view(opened.session)

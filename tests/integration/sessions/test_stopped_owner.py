@@ -120,7 +120,7 @@ class Served:
     def promise(self, *places: Route) -> list[SessionId]:
         async def bound() -> list[SessionId]:
             async with AsyncExitStack() as stack:
-                house = (await self.home.open(stack)).house
+                house = (await self.home.open(stack)).registry
                 return [await house.bind(place, SessionId(house.mint()), Who(name="x")) for place in places]
 
         return self.home.run(bound())

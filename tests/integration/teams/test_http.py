@@ -140,7 +140,7 @@ def test_a_new_connection_with_the_same_token_washes_no_label_off(era: str, team
                 asking = asyncio.create_task(mcp.call_tool("teams_ask", question))
                 ask = await asked(house)
                 assert "sensitive-stays" in ask.shown
-                await house.wired.house.send(ask.session, AnswerApproval(by=ANN, approval=ask.approval, granted=False))
+                await house.wired.registry.send(ask.session, AnswerApproval(by=ANN, approval=ask.approval, granted=False))
                 assert (await asking).is_error
 
     run(story())
@@ -157,7 +157,7 @@ def test_whoever_sends_single_requests_goes_on_after_its_session_was_deleted(por
             for _ in range(2):
                 assert "frontend" in (await http.post("/mcp", json=calling)).text
                 (row,) = house.wired.store.index.sessions(SessionQuery(channel="mcp"))
-                await house.wired.house.delete(row.session, ANN)
+                await house.wired.registry.delete(row.session, ANN)
 
     run(story())
 
@@ -183,7 +183,7 @@ def test_a_second_request_with_the_id_of_an_open_one_is_refused_and_the_first_is
             for same in (asking(7, "b"), asking(8, "a")):
                 refused = await asyncio.wait_for(http.post("/mcp", json=same, headers=name), 90)
                 assert "is still open; take another" in refused.text
-            await house.wired.house.send(ask.session, AnswerApproval(by=ANN, approval=ask.approval, granted=False, reason="not now"))
+            await house.wired.registry.send(ask.session, AnswerApproval(by=ANN, approval=ask.approval, granted=False, reason="not now"))
             assert "not now" in (await first).text
             again = await http.post("/mcp", json={"jsonrpc": "2.0", "id": 7, "method": "tools/list"}, headers=name)
             assert "teams_ask" in again.text, "an id that was answered is free again"
@@ -205,7 +205,7 @@ def test_arguments_with_a_key_twice_are_denied_and_logged_over_http_as_well(port
             assert "invalid-arguments" in said.text
             assert "`a` is given twice" in said.text
             (row,) = house.wired.store.index.sessions(SessionQuery())
-            entries = house.wired.house.feed.read(session_stream(row.session))
+            entries = house.wired.registry.feed.read(session_stream(row.session))
             assert [it.event.verdict.because for it in entries if isinstance(it.event, CallDenied)] == [("invalid-arguments",)]
             for before in ('"id": 2,', '"method": "ping",', '"params": {},'):
                 assert (await http.post("/mcp", content=calling("{}", before))).status_code == 400

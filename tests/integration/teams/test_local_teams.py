@@ -96,7 +96,7 @@ def test_a_budget_that_a_summary_uses_up_parks_the_turn_and_the_answer_comes_whe
             _, session, _ = await asyncio.wait_for(anext(teams.new_shortages("backend")), 60)
             later = await teams.ask("backend", "word=delta", wait=0.01)
             assert (later.status, later.exhausted) == ("waiting", ("tokens",))
-            await wired_of(teams).house.send(session, RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=10**6))
+            await wired_of(teams).registry.send(session, RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=10**6))
             told = await asking
             assert (told.status, told.text) == ("done", "HEARD: alpha, beta, gamma")
             assert (await teams.ask("backend", "word=epsilon")).text == "HEARD: alpha, beta, gamma, delta, epsilon"
@@ -205,7 +205,7 @@ def test_a_warm_ask_is_two_commits(short_home: TeamHome, fake: Path) -> None:
             store.log = counted  # type: ignore[assignment] - the same port, counted
             async with open_teams(parts=Parts(store=store)) as teams:
                 await teams.ask("backend", "first")
-                await until(lambda: not wired_of(teams).house.peek(pair_sessions(teams)[0]).turn)  # type: ignore[union-attr] - it is here
+                await until(lambda: not wired_of(teams).registry.peek(pair_sessions(teams)[0]).turn)  # type: ignore[union-attr] - it is here
                 counted.batches.clear()
                 assert (await teams.ask("backend", "second")).text == "message 2: second"
                 told = [[type(event).__name__ for write in batch.writes for event in write.events] for batch in counted.batches]

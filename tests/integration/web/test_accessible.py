@@ -52,7 +52,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 @pytest.fixture(scope="module")
 def session(web: Web) -> SessionId:
     """A conversation with something of every kind in it, and an open ask."""
-    send, ann, turn = web.served.wired.house.send, Who(name="ann", channel="web"), TurnId("t1")
+    send, ann, turn = web.served.wired.registry.send, Who(name="ann", channel="web"), TurnId("t1")
     made = web.session("something of everything", web.scratch / "project", channel="local")
     web.do(send(made, SendMessage(by=ann, message=web.served.line.new_message(), text="have a look")))
     web.do(send(made, StartTurn(by=SYSTEM, turn=turn)))

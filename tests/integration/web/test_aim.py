@@ -51,7 +51,7 @@ def asked(web: Web, session: SessionId, *names: str) -> list[ApprovalId]:
 def withdraw(web: Web, session: SessionId, approval: ApprovalId) -> None:
     """Let the agent withdraw an ask."""
     call = next(it.call for it in web.served.work.desk.view(session).pending if it.approval == approval)
-    web.do(web.served.wired.house.send(session, DropCall(by=SYSTEM, call=call, why="not needed any more")))
+    web.do(web.served.wired.registry.send(session, DropCall(by=SYSTEM, call=call, why="not needed any more")))
 
 
 def statuses(web: Web, session: SessionId) -> list[str]:
@@ -171,7 +171,7 @@ def test_on_the_page_of_a_session_too(screens: Screens, web: Web) -> None:
     before = reason.bounding_box()
     for number in range(8):
         message = SendMessage(by=Who(name="ann", channel="web"), message=MessageId(f"m{number}"), text="are you there?")
-        web.do(web.served.wired.house.send(session, message))
+        web.do(web.served.wired.registry.send(session, message))
     expect(page.locator("#items .said")).to_have_count(8)
     assert reason.bounding_box() == before
     expect(reason).to_be_focused()

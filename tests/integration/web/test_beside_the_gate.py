@@ -26,7 +26,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 def test_refused_requests_and_reported_tools_are_on_the_page_of_the_session_and_in_the_audit(
     screens: Screens, web: Web, *, scripts: bool
 ) -> None:
-    house = web.served.wired.house
+    house = web.served.wired.registry
     session = web.session()
     page = screens.window("ann", java_script_enabled=scripts)
     page.goto(f"{web.base}/sessions/{session}")

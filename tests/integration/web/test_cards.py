@@ -125,7 +125,7 @@ def test_what_was_typed_outlives_a_reload_a_refusal_and_a_house_that_does_not_an
 
 def test_a_session_that_waits_without_an_ask_is_found_in_the_inbox(screens: Screens, web: Web) -> None:
     session = web.session("out of steps", channel="local")
-    send, turn = web.served.wired.house.send, TurnId("t1")
+    send, turn = web.served.wired.registry.send, TurnId("t1")
     web.do(send(session, SendMessage(by=Who(name="ann", channel="web"), message=MessageId("m1"), text="go on")))
     web.do(send(session, StartTurn(by=SYSTEM, turn=turn)))
     web.do(send(session, EndTurn(by=SYSTEM, turn=turn, status=TurnStatus.WAITING)))

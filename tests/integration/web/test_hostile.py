@@ -84,7 +84,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 
 def hostile_session(web: Web) -> SessionId:
     """Return a session in which every text that somebody can choose is hostile."""
-    send = web.served.wired.house.send
+    send = web.served.wired.registry.send
     project = web.scratch / f"<b>{'x' * 20}"
     project.mkdir(exist_ok=True)
     name = MARKUP + TRICKS.replace("\0", "")
@@ -188,7 +188,7 @@ def test_what_comes_live_is_as_inert_as_what_was_loaded(screens: Screens, web: W
     page.goto(f"{web.base}/sessions/{session}")
     page.wait_for_selector(".live.on")
     inbox.wait_for_selector(".live.on")
-    send = web.served.wired.house.send
+    send = web.served.wired.registry.send
     web.do(send(session, SendMessage(by=ANN, message=MessageId("m1"), text=MARKUP + TRICKS)))
     web.do(send(session, StartTurn(by=SYSTEM, turn=TurnId("t1"))))
     for text in (MARKUP + TRICKS, "the end"):

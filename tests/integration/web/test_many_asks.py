@@ -12,7 +12,7 @@ from tests.support.webs import Web
 
 @covers("asks.all-are-reachable")
 def test_the_rest_of_a_full_inbox_is_a_click_away_and_can_be_answered_there(screens: Screens, web: Web) -> None:
-    log, send = web.served.wired.store.log, web.served.wired.house.send
+    log, send = web.served.wired.store.log, web.served.wired.registry.send
     keys = web.do(ask_often(log, MOST_CARDS))
     page = screens.window()
     waiting, more = page.locator(".card:not(.settled)"), page.locator("#more")

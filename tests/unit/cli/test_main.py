@@ -97,7 +97,7 @@ def test_a_skill_that_cannot_be_used_is_shown_with_the_reason(run: Run, places: 
     folder = places.home / "skills" / "broken"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text("no head\n")
-    assert f"`{folder}` is not usable: it does not begin with" in run("skills", "show", "broken").err
+    assert f"`{folder}` is not usable: its SKILL.md does not begin with" in run("skills", "show", "broken").err
     assert "there is no skill `other`" in run("skills", "show", "other").err
 
 

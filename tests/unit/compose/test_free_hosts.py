@@ -29,7 +29,7 @@ def told(places: Places) -> Told:
         async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace, **options)
             if disabled:
-                await wired.house.send(session, DisableRule(by=local_user(), rule=RuleId(disabled)))
+                await wired.registry.send(session, DisableRule(by=local_user(), rule=RuleId(disabled)))
             return describe_hosts(wired, session)
 
     def tell(*hosts: str, rules: str = "", disabled: str = "", **options: Any) -> str:
@@ -142,7 +142,7 @@ def test_it_is_told_also_beside_the_process_that_decides_for_the_session(places:
     async def work() -> str:
         async with open_gate(load_setup()) as deciding, open_gate(load_setup()) as beside:
             session = await opened(deciding, places.workspace)
-            async with deciding.house.hold(session):
+            async with deciding.registry.hold(session):
                 return describe_hosts(beside, session)
 
     assert asyncio.run(asyncio.wait_for(work(), 60)).startswith("Hosts: none may be fetched from freely")

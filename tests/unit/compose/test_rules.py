@@ -74,7 +74,7 @@ def test_sessions_of_a_job_that_is_gone_do_nothing_until_it_is_back(places: Plac
             copy = (await fork(wired.sessions, strict, Who(name="ann"))).session
             assert (await wired.gate.request(strict, LOOK)).verdict.effect is Effect.ALLOW
             (places.home / "config.toml").write_text(left)
-            wired.in_force.take(load_setup())
+            wired.active.take(load_setup())
             other = await open_new(wired.sessions, SessionSpec("demo"), Who(name="ann"))
             for session in (strict, copy):
                 denied = (await wired.gate.request(session, LOOK)).verdict
@@ -82,7 +82,7 @@ def test_sessions_of_a_job_that_is_gone_do_nothing_until_it_is_back(places: Plac
                 assert "put `cron.strict` back, or begin a new session" in denied.reason
             assert (await wired.gate.request(other, LOOK)).verdict.effect is Effect.ALLOW
             (places.home / "config.toml").write_text(before)
-            wired.in_force.take(load_setup())
+            wired.active.take(load_setup())
             assert (await wired.gate.request(strict, LOOK)).verdict.effect is Effect.ALLOW
 
     asyncio.run(story())
@@ -118,14 +118,14 @@ def test_the_rules_of_a_webhook_hold_in_its_sessions_and_in_what_comes_of_them_a
             ]
             assert [(await effect(session, WRITE))[0] for session in free] == [Effect.ALLOW, Effect.ALLOW]
             (places.home / "config.toml").write_text(tables.replace("hooks.strict", "hooks.renamed"))
-            wired.in_force.take(load_setup())
+            wired.active.take(load_setup())
             for session in (strict, copy):
                 denied = (await wired.gate.request(session, LOOK)).verdict
                 assert (denied.effect, denied.because) == (Effect.DENY, ("webhook-gone",))
                 assert "put `webhooks.hooks.strict` back" in denied.reason
             assert (await effect(free[1], LOOK))[0] is Effect.ALLOW
             (places.home / "config.toml").write_text(tables)
-            wired.in_force.take(load_setup())
+            wired.active.take(load_setup())
             assert (await effect(strict, LOOK))[0] is Effect.ALLOW
 
     asyncio.run(story())

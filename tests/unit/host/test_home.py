@@ -65,11 +65,11 @@ def test_a_home_that_is_closed_to_whoever_looks_is_no_empty_one() -> None:
 def test_the_doctor_sees_that_a_home_cannot_be_made() -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as made:
         home = Home(Path(made).resolve() / "cw")
-        assert {it.name: it.standing for it in examine(home)}["home"] == "ok"
+        assert {it.name: it.status for it in examine(home)}["home"] == "ok"
         os.chmod(made, 0o555)
         with as_somebody_else():
             found = {it.name: it for it in examine(home)}["home"]
-    assert (found.standing, found.todo) == ("fail", "set CURTAINWALL_HOME to a directory of your own")
+    assert (found.status, found.todo) == ("fail", "set CURTAINWALL_HOME to a directory of your own")
 
 
 @pytest.mark.parametrize("session", ["", "../x", "a/b", ".", "a b"])
@@ -102,5 +102,5 @@ def test_a_log_that_cannot_be_read_is_not_taken_for_a_copy_of_another_home(tmp_p
     home.prepare()
     home.database.write_bytes(b"this is no database" * 500)
     found = {it.name: it for it in examine(home)}
-    assert found["log"].standing == "fail"
+    assert found["log"].status == "fail"
     assert (found["workspaces"].what, found["workspaces"].todo) == ("unknown: the log cannot be read", "")

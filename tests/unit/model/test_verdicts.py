@@ -1,15 +1,12 @@
-"""Verdicts: strictness has an order, and a verdict names what it asks."""
+"""Verdicts: one answer is stricter than another, and a denial names its rule."""
 
-from curtainwall.model import SYSTEM, Effect, Finding, RuleId, Verdict, Who, denial
+from curtainwall.model import SYSTEM, Effect, RuleId, Verdict, Who, denial, strictest
 
 
 def test_deny_is_stricter_than_ask_and_ask_than_allow() -> None:
-    assert sorted(Effect, key=lambda effect: effect.strictness) == [Effect.ALLOW, Effect.ASK, Effect.DENY]
-
-
-def test_a_verdict_knows_which_findings_ask() -> None:
-    findings = tuple(Finding(resource=place, effect=effect, because=()) for place, effect in enumerate(Effect))
-    assert [finding.resource for finding in Verdict(effect=Effect.DENY, because=(), findings=findings).asked] == [1]
+    assert strictest((Effect.ALLOW, Effect.DENY, Effect.ASK)) is Effect.DENY
+    assert strictest((Effect.ASK, Effect.ALLOW)) is Effect.ASK
+    assert strictest((Effect.ALLOW,)) is Effect.ALLOW
 
 
 def test_a_structural_denial_names_its_rule() -> None:

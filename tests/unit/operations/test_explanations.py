@@ -41,7 +41,7 @@ def test_a_verdict_is_told_with_what_happened_then_and_what_is_so_now(home: Home
             assert (asked.tool, asked.now, [rule.rule for rule in asked.rules]) == ("filesystem.read_file", Effect.ASK, ["read-outside"])
             assert [line.split(" ", 3)[3] for line in asked.then] == [f"asked as {approval} because of read-outside"]
             assert any(str(home.outside / "a.txt") in fact for fact in asked.facts)
-            await wired.house.send(session, AnswerApproval(by=ANN, approval=approval, granted=False, reason="not today"))
+            await wired.registry.send(session, AnswerApproval(by=ANN, approval=approval, granted=False, reason="not today"))
             settled = explanations.why(session, approval)
             assert settled.call == asked.call
             assert any(line.endswith("denied by ann, for once (not today)") for line in settled.then)

@@ -45,7 +45,7 @@ def damage_the_heir(database: Path) -> None:
 
 async def _killed_behind_the_log(session: SessionId) -> None:
     async with open_gate(load_setup()) as wired:
-        await wired.house.delete(session, local_user())
+        await wired.registry.delete(session, local_user())
 
 
 @covers("sessions.a-lost-sessions-workspace-is-kept")

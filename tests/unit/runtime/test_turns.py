@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import (
-    Agent,
     Closed,
     CloseSession,
     CommandRefused,
@@ -23,7 +22,6 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.runtime import NoHooks, SessionRegistry, SystemClock, Turns
-from curtainwall.session import SessionState
 from curtainwall.store import MemoryDisk, MemoryStore, SqliteStore
 from tests.support.covers import covers
 from tests.support.houses import ANN, FailingStore, house, kinds, open_session, run, until
@@ -60,7 +58,7 @@ def test_a_turn_that_ends_while_the_disk_is_full_is_written_down_later_and_not_w
         agent = Filling(store)
         async with house(store) as here:
             session = await open_session(here, tmp_path)
-            turns = Turns(here, lambda _: agent, NoHooks(), lambda _: "")
+            turns = Turns(here, agent, NoHooks(), lambda _: "")
             turns.attend(session)
             await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
             await until(lambda: store.refused > 0)
@@ -79,7 +77,7 @@ def test_whoever_waits_for_a_turn_that_the_disk_cannot_take_is_told_once_why(tmp
         store = FailingStore()
         async with house(store) as here:
             session = await open_session(here, tmp_path)
-            turns = Turns(here, lambda _: Filling(store), NoHooks(), lambda _: "")
+            turns = Turns(here, Filling(store), NoHooks(), lambda _: "")
             turns.attend(session)
             await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
             await until(lambda: store.refused > 1)
@@ -123,12 +121,14 @@ class Slow:
 
 @dataclass
 class Heard:
-    """Somebody who hears of sessions."""
+    """Somebody who hears of sessions, once nothing goes wrong any more."""
 
     ends: list[SessionId] = field(default_factory=list[SessionId])
+    faults: list[Exception] = field(default_factory=list[Exception])
 
     async def begun(self, place: Place) -> None:
-        pass
+        if self.faults:
+            raise self.faults.pop()
 
     async def ended(self, place: Place) -> None:
         self.ends.append(place.session)
@@ -140,7 +140,7 @@ def test_a_session_that_is_closed_while_its_agent_works_has_ended_for_everybody(
         agent.may_stop.set()
         async with house(FailingStore()) as here:
             session = await open_session(here, tmp_path)
-            turns = Turns(here, lambda _: agent, NoHooks(), lambda _: "", None, heard)
+            turns = Turns(here, agent, NoHooks(), lambda _: "", None, heard)
             turns.attend(session)
             await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
             await until(lambda: agent.is_working)
@@ -158,7 +158,7 @@ def test_an_agent_that_is_interrupted_is_told_so_and_not_that_it_leaves(tmp_path
         agent.may_stop.set()
         async with house(FailingStore()) as here:
             session = await open_session(here, tmp_path)
-            turns = Turns(here, lambda _: agent, NoHooks(), lambda _: "")
+            turns = Turns(here, agent, NoHooks(), lambda _: "")
             turns.attend(session)
             await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
             await until(lambda: agent.is_working)
@@ -175,7 +175,7 @@ def test_an_agent_that_leaves_is_not_interrupted_besides(tmp_path: Path) -> None
         agent = Slow()
         async with house(FailingStore()) as here:
             session = await open_session(here, tmp_path)
-            turns = Turns(here, lambda _: agent, NoHooks(), lambda _: "")
+            turns = Turns(here, agent, NoHooks(), lambda _: "")
             turns.attend(session)
             await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
             await until(lambda: agent.is_working)
@@ -208,7 +208,7 @@ def test_an_agent_is_interrupted_once_however_often_that_is_wanted(tmp_path: Pat
         agent = Slow()
         async with house(FailingStore()) as here:
             session = await open_session(here, tmp_path)
-            turns = Turns(here, lambda _: agent, NoHooks(), lambda _: "")
+            turns = Turns(here, agent, NoHooks(), lambda _: "")
             turns.attend(session)
             await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
             await until(lambda: agent.is_working)
@@ -256,7 +256,7 @@ def test_whatever_ends_a_turn_the_next_message_is_worked_on(tmp_path: Path, faul
         async with house(FailingStore()) as here:
             session = await open_session(here, tmp_path)
             agent = Raising([fault])
-            turns = Turns(here, lambda _: agent, NoHooks(), lambda _: "")
+            turns = Turns(here, agent, NoHooks(), lambda _: "")
             turns.attend(session)
             for number in (1, 2):
                 await here.send(session, SendMessage(by=ANN, message=MessageId(f"m{number}"), text="hello"))
@@ -274,7 +274,7 @@ def test_an_agent_works_at_once_in_a_session_that_another_house_only_opened(tmp_
         # A house that drops nothing by itself: only that it is asked lets it go.
         async with house(MemoryStore(SystemClock(), disk), linger=3600) as opener, house(MemoryStore(SystemClock(), disk)) as keeper:
             session = await open_session(opener, tmp_path)
-            turns = Turns(keeper, lambda _: Done(), NoHooks(), lambda _: "")
+            turns = Turns(keeper, Done(), NoHooks(), lambda _: "")
             turns.attend(session)
             for number in (1, 2, 3):
                 await opener.send(session, SendMessage(by=ANN, message=MessageId(f"m{number}"), text="hello"))
@@ -292,7 +292,7 @@ def test_a_session_is_still_looked_after_when_there_was_no_room_for_its_lease(tm
             await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
             await until(lambda: store.leases.owner(session_stream(session)) is None)
             store.is_crowded = True
-            turns = Turns(here, lambda _: Done(), NoHooks(), lambda _: "")
+            turns = Turns(here, Done(), NoHooks(), lambda _: "")
             turns.attend(session)
             await until(lambda: store.refused > 2)
             store.is_crowded = False
@@ -304,18 +304,12 @@ def test_a_session_is_still_looked_after_when_there_was_no_room_for_its_lease(tm
 
 def test_a_fault_of_ours_leaves_no_session_without_anybody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
-        faults = [RuntimeError("broken"), CommandRefused("not now")]
-
-        def agent_of(_state: SessionState) -> Agent:
-            if faults:
-                raise faults.pop()
-            return Done()
-
+        heard = Heard(faults=[RuntimeError("broken"), CommandRefused("not now")])
         async with house(FailingStore()) as here:
             session = await open_session(here, tmp_path)
-            turns = Turns(here, agent_of, NoHooks(), lambda _: "")
+            turns = Turns(here, Done(), NoHooks(), lambda _: "", None, heard)
             turns.attend(session)
-            await until(lambda: not faults)
+            await until(lambda: not heard.faults)
             await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
             await until(lambda: kinds(here, session)[-1] == "TurnEnded")
             await turns.close()
@@ -328,7 +322,7 @@ def test_a_fault_of_ours_leaves_no_session_without_anybody(tmp_path: Path, caplo
 def test_a_session_that_is_not_there_is_not_looked_after() -> None:
     async def story() -> None:
         async with house(FailingStore()) as here:
-            turns = Turns(here, lambda _: Done(), NoHooks(), lambda _: "")
+            turns = Turns(here, Done(), NoHooks(), lambda _: "")
             turns.attend(SessionId("nowhere"))
             await until(lambda: turns.attended == ())
 
@@ -341,7 +335,7 @@ def test_a_session_that_is_deleted_is_not_looked_after_any_more(tmp_path: Path, 
         opened = MemoryStore(SystemClock()) if store is MemoryStore else SqliteStore.open(tmp_path / "home", SystemClock())
         async with opened, house(opened) as here:
             session = await open_session(here, tmp_path)
-            turns = Turns(here, lambda _: Filling(FailingStore()), NoHooks(), lambda _: "")
+            turns = Turns(here, Filling(FailingStore()), NoHooks(), lambda _: "")
             turns.attend(session)
             await until(lambda: session_stream(session) in here.wakes)
             changes = here.feed.changes()

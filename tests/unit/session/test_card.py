@@ -17,20 +17,20 @@ from curtainwall.model import (
     Verdict,
     Workspace,
 )
-from curtainwall.session import card_text, inert, shows_all
+from curtainwall.session import card_text, covers_of, inert, shows_all
 from tests.support.covers import covers
 from tests.support.given import OWN, PROJECT, asked, fetch_with_key, given, read, ready, run, source, wish, write
 
 ASKS = RuleId("read-outside")
 
 
-def asking(subject: Subject, reason: str = "") -> Verdict:
+def asking(subject: Subject) -> Verdict:
     findings = tuple(Finding(resource=place, effect=Effect.ASK, because=(ASKS,)) for place in range(1, len(subject.resources)))
-    return Verdict(effect=Effect.ASK, because=(ASKS,), reason=reason, findings=findings)
+    return Verdict(effect=Effect.ASK, because=(ASKS,), findings=findings)
 
 
 def card(subject: Subject, reason: str = "", labels: dict[Label, LabelSource] | None = None) -> str:
-    return card_text(subject, asking(subject, reason), labels or {})
+    return card_text(subject, covers_of(asking(subject), subject), reason, labels or {})
 
 
 def test_a_card_says_who_wants_what_because_of_which_rules() -> None:
@@ -56,7 +56,8 @@ def test_a_card_says_who_wants_what_because_of_which_rules() -> None:
 def test_a_card_about_a_credential_alone_says_how_long_a_yes_holds() -> None:
     def shown(subject: Subject, rule: str, *places: int) -> list[str]:
         findings = tuple(Finding(resource=place, effect=Effect.ASK, because=(RuleId(rule),)) for place in places)
-        return card_text(subject, Verdict(effect=Effect.ASK, because=(RuleId(rule),), findings=findings), {}).splitlines()
+        verdict = Verdict(effect=Effect.ASK, because=(RuleId(rule),), findings=findings)
+        return card_text(subject, covers_of(verdict, subject), "", {}).splitlines()
 
     words = "a yes holds for the rest of this session"
     subject = fetch_with_key("example.org", "github")
@@ -144,7 +145,7 @@ def test_nothing_on_a_card_can_begin_a_line_of_its_own(hostile: str) -> None:
     verdict = Verdict(
         effect=Effect.ASK, because=(rule,), reason=hostile, findings=(Finding(resource=1, effect=Effect.ASK, because=(rule,)),)
     )
-    lines = card_text(subject, verdict, {label: source(label, hostile, f"c{hostile}")}).splitlines()
+    lines = card_text(subject, covers_of(verdict, subject), hostile, {label: source(label, hostile, f"c{hostile}")}).splitlines()
     assert [line.split()[0] for line in lines] == [
         "tool:",
         "wants",

@@ -66,6 +66,7 @@ from curtainwall.model import (
     PeerAnswer,
     PeerStatus,
     PermitId,
+    ProceedCall,
     ProgramSaved,
     RaiseBudget,
     ReadySession,
@@ -74,6 +75,7 @@ from curtainwall.model import (
     RemoveRoute,
     RenameSession,
     RepairSession,
+    RequestCall,
     ResumeTurn,
     RevokeGrant,
     Route,
@@ -221,6 +223,37 @@ CONTROL = (
     RenameSession,
     RevokeGrant,
 )
+"""Commands that only operators may give."""
+FOR_EVERYBODY = (
+    AddLabels,
+    AskCompaction,
+    CountDenials,
+    CountSpending,
+    DeliverMessage,
+    DropCall,
+    EndTurn,
+    ExpireApprovals,
+    ExpireMessages,
+    FinishCall,
+    InheritHistory,
+    InterruptTurn,
+    MessagePeer,
+    ProceedCall,
+    ReadySession,
+    RecordProgress,
+    RefuseCall,
+    RepairSession,
+    RequestCall,
+    ResumeTurn,
+    SendHeldAnswer,
+    SendMessage,
+    SetCompaction,
+    StartTurn,
+    TakePeerAnswer,
+    WithdrawMessage,
+    WithholdAnswer,
+)
+"""Commands that are decided without asking who gives them."""
 
 
 def named(commands: list[AnyCommand]) -> list[object]:
@@ -588,7 +621,13 @@ def test_a_late_answer_to_a_closed_session_hears_the_truth_about_its_approval_fi
 
 def test_every_command_type_is_tried_here() -> None:
     tried = {type(command) for command in every_command()} | {OpenSession}
-    assert tried == set(AnyCommand.__args__)
+    assert tried ^ set(AnyCommand.__args__) == set(), "add the command to `every_command`"
+
+
+def test_it_is_known_of_every_command_who_may_give_it() -> None:
+    assert not set(CONTROL) & set(FOR_EVERYBODY)
+    unknown = {*AnyCommand.__args__} - {*CONTROL, *FOR_EVERYBODY, OpenSession}
+    assert unknown == set(), "list it in `CONTROL` here and `_CONTROL` in `session/decide.py`, or in `FOR_EVERYBODY` here"
 
 
 @pytest.mark.parametrize("mode", [Mode.ACCEPT_EDITS, Mode.BYPASS])

@@ -30,7 +30,7 @@ from curtainwall.model import (
     ToolEffect,
     Verdict,
 )
-from curtainwall.session import Since, covered, standing_answer, still_permitted
+from curtainwall.session import Since, covered, covers_of, standing_answer, still_permitted
 from tests.support.covers import covers
 from tests.support.given import (
     ANN,
@@ -151,16 +151,22 @@ def test_a_grant_does_not_help_against_a_denial() -> None:
     here.when(requested(wish("c1", metadata))).then(CallRequested, CallDenied)
 
 
+def test_only_what_asks_is_asked_about() -> None:
+    findings = tuple(Finding(resource=place, effect=effect, because=()) for place, effect in enumerate(Effect))
+    subject = read("/etc/a", "/etc/b")
+    assert [cover.value for cover in covers_of(Verdict(effect=Effect.DENY, because=(), findings=findings), subject)] == ["/etc/a"]
+
+
 def test_an_ask_that_says_nothing_is_answered_by_nothing() -> None:
     here = granted(read("/etc/a")).happened(ChangeMode(by=ANN, mode=Mode.BYPASS))
     silent = Verdict(effect=Effect.ASK, because=(RuleId("x"),))
-    assert standing_answer(here.state, read("/etc/a"), silent, RULES) is None
+    assert standing_answer(here.state, read("/etc/a"), covers_of(silent, read("/etc/a")), RULES) is None
 
 
 def test_an_ask_for_which_no_rule_speaks_is_not_taken_for_a_disabled_one() -> None:
     silent = Verdict(effect=Effect.ASK, because=(), findings=(Finding(resource=1, effect=Effect.ASK, because=()),))
     for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS):
-        assert standing_answer(given(ready(mode=mode)).state, read("/etc/a"), silent, RULES) is None
+        assert standing_answer(given(ready(mode=mode)).state, read("/etc/a"), covers_of(silent, read("/etc/a")), RULES) is None
 
 
 def test_covering_compares_role_resource_and_rules() -> None:

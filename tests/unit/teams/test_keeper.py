@@ -21,7 +21,7 @@ def test_the_teams_are_kept_again_once_the_log_can_be_watched(tmp_path: Path, ca
         async with open_gate(setup) as wired:
             place = setup.home.root / "run" / "watch"
             away = place.rename(tmp_path / "away")
-            keeper = Keeper(wired.teams, Turns(wired.house, lambda _: None, NoHooks(), lambda _: ""), AgentRegistry(lambda _: "nobody"))
+            keeper = Keeper(wired.teams, Turns(wired.registry, None, NoHooks(), lambda _: ""), AgentRegistry(lambda _: "nobody"))
             async with keeper.at_work():
                 await until(lambda: "the teams are looked after again in a moment" in caplog.text)
                 assert not keeper.is_keeping
@@ -38,7 +38,7 @@ def test_where_another_process_works_for_the_teams_waking_and_sending_to_sleep_s
         async with open_gate(setup) as other, open_gate(setup) as wired:
             lease = other.store.leases.take(KEEPER)
             assert lease is not None
-            keeper = Keeper(wired.teams, Turns(wired.house, lambda _: None, NoHooks(), lambda _: ""), AgentRegistry(lambda _: "nobody"))
+            keeper = Keeper(wired.teams, Turns(wired.registry, None, NoHooks(), lambda _: ""), AgentRegistry(lambda _: "nobody"))
             async with keeper.at_work():
                 told = "another process works for the teams; it wakes an agent for each message, and lets an idle one go by itself"
                 # Its taker begins with the loop's next turn.

@@ -172,17 +172,17 @@ def test_a_tool_without_arguments_is_itself_the_resource(stage: Stage) -> None:
 
 
 def test_paths_of_a_container_are_paths_of_this_machine(stage: Stage) -> None:
-    tools = stage.tools
-    inside = type(tools)(
-        tools.catalogue, home=str(stage.home), masker=tools._masker, mounts=lambda place: (("/workspace", place.workspace.path),)
-    )
-    told = inside.prepare("filesystem.read_file", {"path": "/workspace/a"}, stage.place).subject.resources[1]
+    tools, place = stage.tools, replace(stage.place, agent="claude")
+    inside = type(tools)(tools.catalogue, home=str(stage.home), masker=tools._masker, contained=("claude",))
+    told = inside.prepare("filesystem.read_file", {"path": "/workspace/a"}, place).subject.resources[1]
     assert stage.short(told.value) == "W/a"
     (stage.workspace / "link").symlink_to("/workspace/b")
-    told = inside.prepare("filesystem.delete_file", {"path": "/workspace/link"}, stage.place).subject.resources[1]
+    told = inside.prepare("filesystem.delete_file", {"path": "/workspace/link"}, place).subject.resources[1]
     assert stage.short(told.value) == "W/link"
-    told = inside.prepare("filesystem.delete_file", {"path": "/workspace"}, stage.place).subject.resources[1]
+    told = inside.prepare("filesystem.delete_file", {"path": "/workspace"}, place).subject.resources[1]
     assert stage.short(told.value) == "W"
+    told = inside.prepare("filesystem.read_file", {"path": "/workspace/a"}, stage.place).subject.resources[1]
+    assert told.value == "/workspace/a", "another agent sees the paths of this machine"
 
 
 # The network
@@ -493,7 +493,7 @@ def test_a_fault_while_looking_closer_denies_the_call(stage: Stage) -> None:
     def breaks(_prepared: Prepared, _place: Place) -> Prepared:
         raise OverflowError
 
-    tools = NativeTools(Catalogue(NATIVE_TOOLS), home="/h", masker=Masker(b"k" * 32), closers={"session.recall": breaks})
+    tools = NativeTools(Catalogue(NATIVE_TOOLS), home="/h", masker=Masker(b"k" * 32), refiners={"session.recall": breaks})
     with pytest.raises(BadCall, match=r"could not be read \(OverflowError\)") as told:
         tools.prepare("session.recall", {"query": "x"}, stage.place)
     assert told.value.rule == "invalid-arguments"

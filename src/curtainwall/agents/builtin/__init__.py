@@ -1,4 +1,4 @@
-"""Our own agent: a loop around a model whose one tool is a program, run in a confined worker and durable across every wait."""
+"""The built-in agent: a loop around a model whose only tool is a program, which runs in a confined worker and survives every wait."""
 
 from curtainwall.agents.builtin.agent import BuiltinAgent
 from curtainwall.agents.builtin.language_model import LanguageModel

@@ -29,11 +29,11 @@ _KEPT_PACKED = 32 * 1024 * 1024
 
 
 class BuiltinAgent:
-    """Our own agent, for any number of sessions. The log knows all that it holds in memory, but for what is masked there.
+    """The built-in agent, for any number of sessions. Memory is a cache of the log, except for values that are masked there.
 
-    The conversations of the sessions that were used last stay in memory between turns, so that a turn does not have to read a whole log.
-    Only so many bytes of them stay as they are, whatever the number of sessions; the others are packed, also those of sessions at
-    work that do not ask their model right now. Of the packed ones only so many stay.
+    The conversations of recently used sessions stay in memory between turns, so that a turn does not have to read a whole log. A fixed
+    number of bytes stays unpacked, whatever the number of sessions; the rest is packed, even for working sessions that are not asking
+    their model right now. The packed ones are limited too.
     """
 
     def __init__(self, around: BuiltinPorts, threshold: float | None, unpacked: int = _KEPT_UNPACKED) -> None:
@@ -42,7 +42,7 @@ class BuiltinAgent:
         self._unpacked = unpacked
         self._known: OrderedDict[SessionId, CachedSession] = OrderedDict()
         self._at_work: set[SessionId] = set()
-        self._asking: set[SessionId] = set()
+        self._looked_at: set[SessionId] = set()
         self._written: dict[SessionId, dict[str, str]] = {}
         self._surface: tuple[Sequence[ToolSpec], ToolStubs] | None = None
 
@@ -53,14 +53,14 @@ class BuiltinAgent:
 
     async def _work(self, at: TurnAt) -> TurnResult:
         written = self._written.setdefault(at.session, {})
-        held = Held(self._synced, self._asking_model)
+        held = Held(self._synced, self._looking_at)
         turn = BuiltinTurn(self._around, at, self._synced(at.session), self._seen_tools(), held, self._threshold, written)
         try:
             result = await turn.work()
         except ModelFault as fault:
             result = TurnResult(status=TurnStatus.FAILED, failure=self._around.masker.mask_text(str(fault)))
         except asyncio.CancelledError:
-            # Work that was interrupted was work.
+            # Interrupted work counts as work.
             await write_uninterrupted(turn.settle_up())
             raise
         await turn.settle_up()
@@ -69,10 +69,10 @@ class BuiltinAgent:
         return result
 
     async def compact(self, session: SessionId, instructions: str) -> None:
-        """Replace older messages by a summary, or record why not."""
+        """Replace older messages with a summary, or record why that was not done."""
         at = TurnAt(session=session, turn=TurnId("between turns"))
         with self._working(session):
-            held = Held(self._synced, self._asking_model)
+            held = Held(self._synced, self._looking_at)
             turn = BuiltinTurn(self._around, at, self._synced(session), self._seen_tools(), held, self._threshold)
             try:
                 await turn.compact("asked", instructions)
@@ -80,28 +80,28 @@ class BuiltinAgent:
                 await turn.record(CompactionSkipped(at=self._around.clock.now(), why=self._around.masker.mask_text(str(fault))))
 
     def forget(self, session: SessionId) -> None:
-        """Let go of what is held in memory for a session."""
+        """Discard what is held in memory for a session."""
         self._known.pop(session, None)
         self._written.pop(session, None)
 
     def last_words(self, session: SessionId) -> str:
-        """Return what the agent said last."""
-        return self._synced(session).talk.last_words
+        """Return the agent's last reply."""
+        return self._synced(session).history.last_words
 
     def _synced(self, session: SessionId) -> CachedSession:
         """Return the session's conversation up to the end of its log."""
         known = self._known.pop(session, None) or CachedSession(ConversationHistory(self._around.journal.load))
         self._known[session] = known
         for recorded in self._around.feed.read(session_stream(session), known.cursor):
-            known.talk.take(recorded.event)
+            known.history.take(recorded.event)
             known.cursor = recorded.seq
-        if known.talk.workspace is None:
+        if known.history.workspace is None:
             raise NotFound(f"there is no session `{session}`")
         return known
 
     @contextmanager
     def _working(self, session: SessionId) -> Generator[None]:
-        """Do not let go of a session's conversation for a while; afterwards it counts among those that rest."""
+        """Keep a session's conversation in memory for the duration; afterwards it is idle and may be dropped."""
         self._at_work.add(session)
         try:
             yield
@@ -110,35 +110,35 @@ class BuiltinAgent:
             self._make_room()
 
     @contextmanager
-    def _asking_model(self, session: SessionId) -> Generator[None]:
-        """Leave a session's conversation as it is for a while: a request to its model holds it anyway."""
-        self._asking.add(session)
+    def _looking_at(self, session: SessionId) -> Generator[None]:
+        """Keep a session's conversation unpacked for the duration, while a model request or a summary is built from it."""
+        self._looked_at.add(session)
         try:
             self._make_room()
             yield
         finally:
-            self._asking.discard(session)
+            self._looked_at.discard(session)
             self._make_room()
 
     def _make_room(self) -> None:
-        """Pack conversations that nobody looks at, and let go of those that rest, the one that was used longest ago first."""
+        """Pack conversations that are not in use and drop idle ones, the least recently used first."""
         resting = [session for session in self._known if session not in self._at_work]
         for session in resting[: max(0, len(self._known) - _KEPT_IN_MEMORY)]:
             del self._known[session]
-        # A long conversation that is at work alone is not packed and unpacked for each request.
-        looked_at = self._asking | (self._at_work & {*islice(reversed(self._known), 1)})
-        too_much = sum(known.talk.held.weight for known in self._known.values()) - self._unpacked
+        # A single working conversation, however long, is not packed and unpacked for each request.
+        looked_at = self._looked_at | (self._at_work & {*islice(reversed(self._known), 1)})
+        too_much = sum(known.history.held.weight for known in self._known.values()) - self._unpacked
         for session, known in self._known.items():
             if too_much <= 0:
                 break
             if session not in looked_at:
-                too_much -= known.talk.held.pack()
-        packed = sum(known.talk.held.packed_size for known in self._known.values()) - _KEPT_PACKED
+                too_much -= known.history.held.pack()
+        packed = sum(known.history.held.packed_size for known in self._known.values()) - _KEPT_PACKED
         for session in resting:
             if packed <= 0:
                 break
             if session in self._known:
-                packed -= self._known.pop(session).talk.held.packed_size
+                packed -= self._known.pop(session).history.held.packed_size
 
     def _seen_tools(self) -> tuple[Sequence[ToolSpec], ToolStubs]:
         tools = self._around.tools()

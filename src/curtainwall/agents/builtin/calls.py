@@ -1,4 +1,4 @@
-"""One turn's way out: calls through the gate, and what became of those that were made before a wait."""
+"""The calls of one turn: made through the gate, or settled if they were made before a wait."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,14 +19,16 @@ from curtainwall.model import (
     CallId,
     CallLost,
     CallRequest,
+    Clock,
     Gate,
+    Journal,
     Live,
     NotFound,
     Presence,
     Save,
-    SessionId,
     ToolEffect,
-    TurnId,
+    TurnAt,
+    ordered_id,
 )
 
 _LONGEST = 200
@@ -35,35 +37,38 @@ _LOOKED_AT = 4_000
 
 @dataclass(slots=True)
 class TurnCalls:
-    """The calls of one turn's programs. What hooks say besides is collected, for the model and for the end of the turn."""
+    """The calls of one turn's programs. Messages of hooks are collected for the model and for the end of the turn."""
 
-    session: SessionId
-    turn: TurnId
-    presence: Presence
+    at: TurnAt
     gate: Gate
+    journal: Journal
+    clock: Clock
+    masker: Masker
     talk: ConversationHistory
     effects: Mapping[str, ToolEffect]
-    new_call: Callable[[], CallId]
-    say: Callable[[Live], None]
     sync: Callable[[], ConversationHistory]
-    masker: Masker
     context: str = ""
     stopped: str | None = None
 
+    @property
+    def presence(self) -> Presence:
+        """Tells whether the agent has left."""
+        return self.at.presence
+
     def acts(self, tool: str) -> bool:
-        """Tell whether a tool does more than look; one that nobody knows might."""
+        """Tell whether a tool does more than read; an unknown one might."""
         return self.effects.get(tool) is not ToolEffect.INSPECT
 
     def mint(self) -> CallId:
-        """Return a name for the next call."""
-        return self.new_call()
+        """Return an id for the next call."""
+        return CallId(ordered_id(self.clock.now(), self.clock.entropy(5)))
 
     def knows(self, call: CallId) -> bool:
-        """Tell whether the log knows a call."""
+        """Tell whether the log has a call."""
         return call in self.talk.calls
 
     def first_of(self, call: CallId) -> CallId:
-        """Return the open call whose ask this one has joined, or the call itself."""
+        """Return the open call whose approval this one has joined, or the call itself."""
         mine = self.talk.calls.get(call)
         if mine is None or mine.end is not None or not mine.joined:
             return call
@@ -71,13 +76,14 @@ class TurnCalls:
         return next((other for other, made in asked if not made.joined), call)
 
     async def request(self, pending: PendingCall, save: Save) -> CallReply:
-        """Make a call; where a human is asked, do not wait for the answer."""
-        self.say(Live(kind="doing", text=self._doing(pending)))
-        request = CallRequest(tool=pending.tool, arguments=dict(pending.arguments), call=pending.call, turn=self.turn)
-        return self._reply(await self.gate.request(self.session, request, wait=False, save=save, presence=self.presence))
+        """Make a call; if a human is asked, do not wait for the answer."""
+        session = self.at.session
+        self.journal.publish(session, Live(kind="doing", text=self._doing(pending)))
+        request = CallRequest(tool=pending.tool, arguments=dict(pending.arguments), call=pending.call, turn=self.at.turn)
+        return self._reply(await self.gate.request(session, request, wait=False, save=save, presence=self.at.presence))
 
     async def settle(self, pending: PendingCall) -> CallReply:
-        """Return what became of a call that was made before; run it where it was granted meanwhile."""
+        """Return the outcome of an earlier call; run it if it was granted meanwhile."""
         call = pending.call
         end = self.talk.calls[call].end
         if isinstance(end, CallDropped) and end.shares is not None and end.shares in self.talk.calls:
@@ -85,9 +91,9 @@ class TurnCalls:
         match end:
             case None:
                 try:
-                    return self._reply(await self.gate.go_on(self.session, call, pending.arguments))
+                    return self._reply(await self.gate.resume(self.at.session, call, pending.arguments))
                 except NotFound:
-                    # It ended a moment ago, by an answer from elsewhere; the log knows how.
+                    # An answer from elsewhere has just ended it; the log has the outcome.
                     self.talk = self.sync()
                     if self.talk.calls[call].end is None:
                         raise
@@ -97,26 +103,26 @@ class TurnCalls:
             case CallDenied():
                 return _denied(end.verdict.because, end.verdict.reason)
             case CallLost():
-                told = f"OutcomeUnknown: {self.talk.calls[call].tool} was under way when the process ended; it may have run or not"
-                return CallRaised("RuntimeError", told)
+                message = f"OutcomeUnknown: {self.talk.calls[call].tool} was under way when the process ended; it may have run or not"
+                return CallRaised("RuntimeError", message)
             case CallDropped():
                 return CallRaised("RuntimeError", f"the call was dropped and did not run: {end.why}")
 
     async def drop(self, call: CallId) -> None:
-        """Say that nobody waits for a call any more."""
-        await self.gate.drop(self.session, call, "the program that made it is over")
+        """Record that nobody waits for a call any more."""
+        await self.gate.drop(self.at.session, call, "the program that made it is over")
 
     def _doing(self, pending: PendingCall) -> str:
-        """Return a call in a few words for screens, without its secrets."""
-        told = ", ".join(f"{name}={self._beginning(name, value)!r}" for name, value in pending.arguments.items())
-        text = f"{pending.tool}({told})"
+        """Return a short description of a call for screens, without its secrets."""
+        arguments = ", ".join(f"{name}={self._beginning(name, value)!r}" for name, value in pending.arguments.items())
+        text = f"{pending.tool}({arguments})"
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
     def _beginning(self, name: str, value: JsonValue) -> str:
         if is_secret_key(name):
             return str(self.masker.mask_json({name: value}))[:_LONGEST]
         shown, seen = "", 0
-        # What is cut off may be half of a secret, so nothing is shown that stands far beyond the beginning.
+        # The cut may split a secret, so nothing far beyond the beginning is shown.
         for piece in self.masker.pieces(str(value)[:_LOOKED_AT]):
             if seen >= _LONGEST:
                 break

@@ -1,6 +1,6 @@
-"""Type checkers for programs, in processes of their own: what one session wants checked keeps no other session waiting.
+"""Type checkers for programs, in separate processes, so that one session's checks do not delay another's.
 
-A verdict helps the model; it protects nothing, since a comment in the program turns it off. So a check that takes long is given up.
+A check helps the model but protects nothing, since a comment in the program turns it off. So a check that takes too long is abandoned.
 """
 
 import asyncio
@@ -38,30 +38,30 @@ def hasattr(value: Any, name: str) -> bool: ...
 def map(function: Any, *values: Any) -> list[Any]: ...
 def setattr(value: Any, name: str, new: Any) -> None: ...
 """
-"""Names that programs have when they run and that the checker does not know by itself."""
+"""Names that programs can use at run time but that the checker does not know."""
 
 
 def as_function(code: str) -> str:
-    """Return the program as the body of a function, which is checked whole and runs only when called."""
+    """Return the program as the body of a function, which is checked completely but runs only when called."""
     body = "".join(f"{_INDENT}{line}" if line.strip() else line for line in code.splitlines(keepends=True))
     return f"{_HEAD}{_INDENT}pass\n{body}\n"
 
 
 def relocate_complaints(complaints: str) -> str:
-    """Return the checker's complaints, a line each, as if the program had been checked where it stands."""
-    found: list[str] = []
+    """Return the checker's complaints, one per line, with the positions of the original program."""
+    relocated: list[str] = []
     for line in complaints.splitlines():
         match = _PLACE.match(line)
         if match is not None:
-            found.append(f"line {int(match[1]) - 2}, column {max(1, int(match[2]) - len(_INDENT))}: {match[4]} [{match[3]}]")
-    rest = len(found) - _MOST_COMPLAINTS
-    return "\n".join((*found[:_MOST_COMPLAINTS], *((f"… and {rest} more",) if rest > 0 else ()))) or complaints.strip()
+            relocated.append(f"line {int(match[1]) - 2}, column {max(1, int(match[2]) - len(_INDENT))}: {match[4]} [{match[3]}]")
+    rest = len(relocated) - _MOST_COMPLAINTS
+    return "\n".join((*relocated[:_MOST_COMPLAINTS], *((f"… and {rest} more",) if rest > 0 else ()))) or complaints.strip()
 
 
 T = TypeVar("T")
 
 LONGEST = 5.0
-"""How many seconds a program waits for its verdict at most; ordinary ones take milliseconds."""
+"""The most seconds that a program waits for its check; ordinary checks take milliseconds."""
 
 _MOST = 4
 _MANY_CHECKS = 50
@@ -70,7 +70,7 @@ _A_MOMENT = 0.5
 
 @dataclass(slots=True)
 class _Checker:
-    """One process that knows the stubs of some tools."""
+    """One checker process that has loaded the stubs of some tools."""
 
     session: AsyncMontySession
     holds: AsyncExitStack
@@ -87,7 +87,7 @@ class _Queue:
 
 
 class Checkers:
-    """A small pool. A session has one checker at most, and the sessions that wait take turns."""
+    """A small pool. A session has at most one checker, and waiting sessions take turns."""
 
     def __init__(
         self, launcher: Callable[[], Awaitable[Path | None]], resources: ResourceLimits, *, most: int = _MOST, longest: float = LONGEST
@@ -107,18 +107,18 @@ class Checkers:
         self._drops: set[asyncio.Task[None]] = set()
 
     def start(self, session: str, code: str, stubs: str) -> "asyncio.Task[str]":
-        """Begin to check a program of a session; cancelling the task ends the check."""
+        """Start to check a program of a session; cancelling the task ends the check."""
         return _kept(self.check(session, code, stubs), self._checks)
 
     def leave(self, check: "asyncio.Task[str]") -> None:
-        """End a check that nobody waits for. Most come to their end in a moment, and then their checker can be used again."""
+        """End a check that nobody waits for. Most finish in a moment, and then their checker can be reused."""
         if not check.done():
             asyncio.get_running_loop().call_later(_A_MOMENT, check.cancel)
 
     async def check(self, session: str, code: str, stubs: str) -> str:
-        """Return what is wrong with a program's types, in its own lines and columns; nothing where all is well, or nobody can tell in time.
+        """Return a program's type errors with their lines and columns; nothing if there are none or the check takes too long.
 
-        The program is given as the body of a function that nobody calls, so nothing of it runs.
+        The program is checked as the body of a function that is never called, so none of it runs.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(self._longest), self._turn_of(session), self._slot():
@@ -126,7 +126,7 @@ class Checkers:
         return ""
 
     async def close(self) -> None:
-        """End every checker, also those that are in the middle of a check."""
+        """End every checker, even in the middle of a check."""
         for task in self._checks:
             task.cancel()
         await asyncio.gather(*self._checks, return_exceptions=True)
@@ -171,10 +171,10 @@ class Checkers:
             is_whole = True
             return relocate_complaints(fault.display())
         except MontyError:
-            # Not about types: running it will tell what it is, in better words. The checker may be gone with it.
+            # Not a type error: running the program will give a better message. The checker may have died with it.
             pass
         finally:
-            # One that was left in the middle of a check is of no use, and goes on until it is ended. Of the others, one rests.
+            # A checker abandoned in the middle of a check would run on, so it is ended. Of the others, one stays idle.
             if is_whole and checker.checked < _MANY_CHECKS and len(self._idle) < max(1, self._waiting):
                 self._idle.append(checker)
             else:
@@ -182,7 +182,7 @@ class Checkers:
         return ""
 
     async def _take(self, stubs: str) -> _Checker:
-        """Return a checker that knows these stubs."""
+        """Return a checker that has loaded these stubs."""
         for checker in self._idle:
             if checker.stubs == stubs:
                 self._idle.remove(checker)
@@ -198,7 +198,7 @@ class Checkers:
         return _Checker(session, holds, stubs)
 
     def _drop(self, checker: _Checker) -> None:
-        """End a checker, whatever becomes of whoever wanted it."""
+        """End a checker, even if the caller is cancelled."""
 
         async def drop() -> None:
             try:
@@ -224,7 +224,7 @@ class Checkers:
 
 
 def _kept(work: Coroutine[None, None, T], among: "set[asyncio.Task[T]]") -> "asyncio.Task[T]":
-    """Begin some work, which is among others until it is over; nobody has to ask what came of it."""
+    """Start a background task, and track it until it is over; nobody has to retrieve its result."""
     task = asyncio.create_task(work)
     among.add(task)
 

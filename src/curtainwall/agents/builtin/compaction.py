@@ -1,4 +1,4 @@
-"""Older messages replaced by a summary: what goes, what stays word for word, and what the model is asked."""
+"""Replaces older messages with a summary: what goes, what stays verbatim, and the request to the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ rule, and everything that is still open. Leave out pleasantries. Content inside 
 
 
 def estimate_tokens(text: str) -> int:
-    """Return about how many tokens a text has, where nobody has counted."""
+    """Return an estimate of the tokens in a text."""
     return len(text) // 4 + 1
 
 
@@ -31,25 +31,28 @@ class CompactedHistory:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """A history about to become shorter: the request for its summary, and what stays as it is."""
+    """A plan to shorten a history: the request for its summary, and what stays unchanged.
+
+    A model may take minutes to write a summary. Meanwhile the plan holds only what the shorter history needs of the older messages.
+    """
 
     prompt: Prompt
-    older: tuple[ConversationItem, ...]
+    replaced: int
+    programs: str
     tail: tuple[ConversationItem, ...]
 
     def with_summary(self, summary: str) -> CompactedHistory | None:
-        """Return the shorter history, or None where there is no summary to speak of."""
+        """Return the shorter history, or None if the summary is empty."""
         if not summary.strip():
             return None
-        programs = _programs_in(self.older)
-        text = f"[Summary of our conversation so far]\n{summary.strip()}{programs}"
+        text = f"[Summary of our conversation so far]\n{summary.strip()}{self.programs}"
         return CompactedHistory(
-            summary, (UserMessage(text=text), AgentMessage(text="Understood. I go on from there."), *self.tail), len(self.older)
+            summary, (UserMessage(text=text), AgentMessage(text="Understood. I go on from there."), *self.tail), self.replaced
         )
 
 
 def plan_compaction(items: Sequence[ConversationItem], context_size: int, instructions: str) -> CompactionPlan | None:
-    """Return how to compact a history, or None where nothing would be gained. The tail starts with something a person said."""
+    """Return a plan to compact a history, or None if nothing would be gained. The tail starts with a person's message."""
     room = int(context_size * _TAIL_SHARE)
     cut, used = len(items), 0
     for place in range(len(items) - 1, -1, -1):
@@ -59,18 +62,18 @@ def plan_compaction(items: Sequence[ConversationItem], context_size: int, instru
         if isinstance(items[place], UserMessage):
             cut = place
     if used <= room and cut == 0:
-        # Everything would stay: only the last exchange has to, the rest can be told in fewer words.
+        # Everything would stay, but only the last exchange has to; the rest can be summarised.
         cut = max((place for place, item in enumerate(items) if isinstance(item, UserMessage) and place > 0), default=0)
     older, tail = tuple(items[:cut]), tuple(items[cut:])
     if not tail and items and not isinstance(items[-1], AgentMessage):
-        # Somebody still waits for a reply: what they asked stays, also where everything that was done about it is too long to.
+        # Somebody still waits for a reply: their message stays, even if the work on it is too long to stay.
         last = max((place for place, item in enumerate(items) if isinstance(item, UserMessage)), default=len(items))
         older, tail = (*items[:last], *items[last + 1 :]), tuple(items[last : last + 1])
     if len(older) < 2:
         return None
     wanted = f"\n\nPay special attention to this: {instructions}" if instructions else ""
     asked = UserMessage(text=f"The conversation:\n\n{_render(older)}\n\nWrite the summary now.{wanted}")
-    return CompactionPlan(Prompt(_SYSTEM, (asked,), may_run=False), older, tail)
+    return CompactionPlan(Prompt(_SYSTEM, (asked,), may_run=False), len(older), _programs_in(older), tail)
 
 
 def _render(items: Sequence[ConversationItem]) -> str:
@@ -88,15 +91,15 @@ def _render(items: Sequence[ConversationItem]) -> str:
 
 
 def _programs_in(items: Sequence[ConversationItem]) -> str:
-    """Return the programs of the replaced part with the beginning of their results, whatever the summary says of them."""
+    """Return the programs of the replaced part with the beginning of their results, whether or not the summary mentions them."""
     results = {item.id: item.text for item in items if isinstance(item, ProgramOutcome)}
-    told = [
+    lines = [
         f"- {_cut(program.code, _LONGEST_PROGRAM)}\n  → {_cut(results.get(program.id, 'no result'), _LONGEST_PROGRAM // 2)}"
         for item in items
         if isinstance(item, AgentMessage)
         for program in item.programs
     ]
-    return "\n\n[The last programs that were run, and their results]\n" + "\n".join(told[-_MOST_PROGRAMS:]) if told else ""
+    return "\n\n[The last programs that were run, and their results]\n" + "\n".join(lines[-_MOST_PROGRAMS:]) if lines else ""
 
 
 def _cut(text: str, longest: int = _LONGEST_PART) -> str:

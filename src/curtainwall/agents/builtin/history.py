@@ -1,4 +1,4 @@
-"""What a session's log tells the built-in agent: the conversation that its model saw, what is new since, and how far a turn came."""
+"""The built-in agent's view of a session's log: the conversation its model saw, what is new since, and how far a turn got."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -108,20 +108,20 @@ _STOPPED = "The program was stopped before its end: the turn was interrupted."
 
 @dataclass(slots=True)
 class MadeCall:
-    """One call of the turn that runs or waits, and what came of it; of what it was for, which may be megabytes, its tool alone."""
+    """One call of the current turn and its outcome. Of the request, which may be megabytes, it keeps only the tool."""
 
     tool: str
     end: CallEnd | None = None
     approval: ApprovalId | None = None
     joined: bool = False
-    """Another call asked first, and this one shares what comes of that."""
+    """Another call asked first, and this one shares its outcome."""
 
 
 @dataclass(slots=True)
 class ConversationHistory:
-    """One session as its model sees it, told event by event. The log alone makes it; nothing else changes it.
+    """One session as its model sees it, built event by event from the log alone.
 
-    `items` is what the model was sent and what it replied. `new` is what it was not told yet.
+    `items` is what the model was sent and what it replied. `new` is what it has not been sent yet.
     """
 
     load: Load
@@ -131,33 +131,33 @@ class ConversationHistory:
     replies: int = 0
     request: str | None = None
     used: int | None = None
-    """Tokens in the context after the last reply, as far as the provider or an estimate said so."""
+    """Tokens in the context after the last reply, as reported or estimated."""
     programs: list[Program] = field(default_factory=list[Program])
     """Programs of the last reply that have not ended, in order."""
     calls: dict[CallId, MadeCall] = field(default_factory=dict[CallId, MadeCall])
     pinned: dict[str, tuple[Digest, str]] = field(default_factory=dict[str, tuple[Digest, str]])
     following: dict[tuple[str, Digest], CallId] = field(default_factory=dict[tuple[str, Digest], CallId])
-    """Questions whether new or changed instructions count, by file and what it holds."""
+    """Calls that ask whether new or changed instructions count, by file and digest."""
     refused: set[CallId] = field(default_factory=set[CallId])
-    """Those of them that were answered with no."""
+    """The refused ones among them."""
     has_acted: bool = False
-    """Whether an agent may have changed the workspace: it has replied or made calls, here or in the session that this one goes on from."""
+    """Whether an agent may have changed the workspace: it has replied or made calls, here or in the parent session."""
     last_words: str = ""
     model: str = ""
     workspace: Workspace | None = None
     threshold: float | None = None
     threshold_set: bool = False
     exhausted: set[BudgetKind] = field(default_factory=set[BudgetKind])
-    """Budgets that are used up, by this agent or by somebody whom it pays for."""
+    """Budgets that are used up, by this agent or by sessions that it pays for."""
     _aside: set[str] = field(default_factory=set[str])
-    """Requests for something else than the conversation."""
+    """Open requests that are not part of the conversation."""
     _queued: dict[MessageId, str] = field(default_factory=dict[MessageId, str])
     _partial: str = ""
     _work: OpenWork = field(default_factory=OpenWork)
 
     @property
     def items(self) -> Sequence[ConversationItem]:
-        """What the model was sent and what it replied; unpacked, where that was packed."""
+        """What the model was sent and what it replied, unpacked if necessary."""
         return self.held.items
 
     @property
@@ -167,7 +167,7 @@ class ConversationHistory:
 
     @property
     def saved(self) -> SavedProgram | None:
-        """How far a program of the last reply has come that waits inside a call."""
+        """The saved state of a program of the last reply that waits inside a call."""
         saved = self._work.program
         return saved if saved is not None and any(program.id == saved.program for program in self.programs) else None
 
@@ -197,17 +197,17 @@ class ConversationHistory:
                 self._sent(event)
             case ModelResponded():
                 self.has_acted = True
-                said = AgentMessage.model_validate(self.load(event.normalised))
-                self.held.add((said,))
+                message = AgentMessage.model_validate(self.load(event.normalised))
+                self.held.add((message,))
                 self.replies += 1
-                self.programs = list(said.programs)
+                self.programs = list(message.programs)
                 self.used = event.usage.input_tokens + event.usage.output_tokens
                 self._partial = ""
             case ModelFailed() | ProgramSaved():
                 pass
             case ProgramFinished():
                 self._finish(event.program, str(self.load(event.shown)))
-                # Nobody goes on with what a program made that is over; its outcomes would pile up in memory.
+                # A finished program needs its calls no more; their outcomes would pile up in memory.
                 self.calls = {call: made for call, made in self.calls.items() if made.end is None}
             case _:
                 assert_never(event)
@@ -220,7 +220,7 @@ class ConversationHistory:
             case CallDenied() | CallDropped() if event.call in self.following.values():
                 self.refused.add(event.call)
             case CallFinished() | CallLost() if event.call in self.following.values():
-                # Answered and done with; the same text again, after another, is a new question.
+                # This question is settled. If the same text comes back after another one, that is a new question.
                 self.following = {asked: call for asked, call in self.following.items() if call != event.call}
             case CallRequested():
                 self.has_acted = self.has_acted or not _is_first_clone(event)
@@ -241,9 +241,9 @@ class ConversationHistory:
     def _take_terms(self, event: TermsEvent) -> None:
         match event:
             case HistoryCompacted():
-                told = self.load(event.summary)
+                content = self.load(event.summary)
                 self.held.clear()
-                self.held.add(ITEMS.validate_python(told["items"] if isinstance(told, dict) else ()))
+                self.held.add(ITEMS.validate_python(content["items"] if isinstance(content, dict) else ()))
                 self.request, self.used = None, event.after
             case HistoryInherited():
                 self.has_acted = True
@@ -290,9 +290,9 @@ class ConversationHistory:
                 assert_never(event)
 
     def _close_turn(self) -> None:
-        """End what the turn left open, so that the model's next view is whole: each program has a result."""
+        """Close what the turn left open, so that each program has a result in the model's next view."""
         if self._partial:
-            # What people saw of a reply that never became whole, the model must see too.
+            # The model must see the part of an incomplete reply that people saw.
             self.new.insert(0, AgentMessage(text=f"{self._partial}{_CUT_OFF}"))
             self._partial = ""
         for program in tuple(self.programs):
@@ -305,42 +305,42 @@ class ConversationHistory:
         self.new.insert(results, ProgramOutcome(id=program, text=shown))
 
     def _sent(self, event: ModelRequested) -> None:
-        told = self.load(event.added)
-        if not isinstance(told, dict):
+        content = self.load(event.added)
+        if not isinstance(content, dict):
             raise Broken(f"request `{event.request}` has an unknown form")
-        added = ITEMS.validate_python(told.get("items", ()))
+        added = ITEMS.validate_python(content.get("items", ()))
         if event.base is None:
             self.held.clear()
         self.held.add(added)
-        if isinstance(system := told.get("system"), str):
+        if isinstance(system := content.get("system"), str):
             self.system = system
         self.new, self.request = [], event.request
 
     def _inherit(self, event: HistoryInherited) -> None:
-        """Go on from what the parent's model had seen; whatever ran there is over here."""
+        """Continue from what the parent's model had seen; what was running there is over here."""
         if event.history is None:
             return
-        for told in _events_in(self.load(Payload(blob=event.history))):
-            self.take(told)
+        for inherited in _events_in(self.load(Payload(blob=event.history))):
+            self.take(inherited)
         self._close_turn()
         self._work = OpenWork()
         self._queued.clear()
-        # What was still open there is not answered here.
+        # Questions that are still open there are not answered here.
         self.following = {asked: call for asked, call in self.following.items() if call in self.refused}
         self.exhausted.clear()
 
 
 def _is_first_clone(event: CallRequested) -> bool:
-    """Tell whether this is the clone of the repository that the user named for the session, which comes before its first turn."""
+    """Tell whether this clones the repository that the user named for the session, before its first turn."""
     return event.turn is None and event.subject.tool == GIT_CLONE and event.subject.raw.get("path") == HERE
 
 
-def _events_in(told: JsonValue) -> list[AnyEvent]:
-    if not isinstance(told, list):
+def _events_in(history: JsonValue) -> list[AnyEvent]:
+    if not isinstance(history, list):
         raise Broken("an inherited history has an unknown form")
     events: list[AnyEvent] = []
-    for each in told:
-        match each:
+    for entry in history:
+        match entry:
             case {"type": str(kind), "event": event}:
                 events.append(decode_event(kind, json.dumps(event).encode()))
             case _:

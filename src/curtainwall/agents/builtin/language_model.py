@@ -1,10 +1,10 @@
-"""The port to a language model: the conversation that it is given, the reply that it streams, and its faults."""
+"""The port to a language model: the conversation it gets, the reply it streams, and its faults."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol
 
-from pydantic import Field, JsonValue, TypeAdapter
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
 
 from curtainwall.model import CurtainwallError, Frozen, Usage
 
@@ -44,12 +44,12 @@ class ProgramOutcome(Frozen):
 ConversationItem = Annotated[UserMessage | AgentMessage | ProgramOutcome, Field(discriminator="kind")]
 """One step of a conversation."""
 
-ITEMS: TypeAdapter[tuple[ConversationItem, ...]] = TypeAdapter(tuple[ConversationItem, ...])
+ITEMS: TypeAdapter[tuple[ConversationItem, ...]] = TypeAdapter(tuple[ConversationItem, ...], config=ConfigDict(defer_build=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Everything that a model is given for one reply.
+    """Everything that a model gets for one reply.
 
     `replies` counts the model's replies in this session so far, whatever was compacted since. Without `may_run`, no program is wanted.
     """
@@ -62,16 +62,16 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of text as it comes."""
+    """A piece of text as it streams in."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A whole reply, with what the provider really sent and what it cost."""
+    """A complete reply, with the provider's raw response and the cost."""
 
-    said: AgentMessage
+    message: AgentMessage
     raw: JsonValue
     usage: Usage
     stop_reason: str = ""
@@ -79,7 +79,7 @@ class ModelReply:
 
 @dataclass(frozen=True, slots=True)
 class ModelRetry:
-    """The model gave no reply and is asked once more: which try that is, of how many, after how many seconds, and why."""
+    """The model failed and is asked again: the number of the try, of how many, after how many seconds, and why."""
 
     attempt: int
     tries: int
@@ -94,14 +94,14 @@ FaultKind = Literal["busy", "silent", "unreachable", "overflow", "key", "rejecte
 
 
 class ModelFault(CurtainwallError):
-    """A model gave no whole reply: why, in words for the user, and whether trying again can help."""
+    """A model gave no complete reply. Holds the reason, worded for the user, and whether a retry can help."""
 
     def __init__(self, kind: FaultKind, message: str, *, retry_after: float | None = None, is_absent: bool = False) -> None:
         super().__init__(message)
         self.kind: FaultKind = kind
         self.retry_after = retry_after
         self.is_absent = is_absent
-        """Nothing runs on this machine where the model should be, which waiting seldom changes."""
+        """No model server runs at its address on this machine, which waiting seldom changes."""
 
     @property
     def passes(self) -> bool:
@@ -110,18 +110,18 @@ class ModelFault(CurtainwallError):
 
 
 class LanguageModel(Protocol):
-    """Something that replies. Closing the generator early closes what is upstream."""
+    """A language model. Closing the generator early closes the upstream connection."""
 
     @property
     def name(self) -> str:
-        """Return the model as the user names it, such as `anthropic:claude-sonnet-5`."""
+        """Return the user's name for the model, such as `anthropic:claude-sonnet-5`."""
         ...
 
     @property
     def context_size(self) -> int:
-        """Return how many tokens fit."""
+        """Return the size of the context in tokens."""
         ...
 
     def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelRetry | ModelReply]:
-        """Yield text as it comes and then, last, the whole reply; raise `ModelFault`. `ModelRetry` comes before any text."""
+        """Yield text as it streams in and finally the complete reply; raise `ModelFault`. `ModelRetry` comes before any text."""
         ...

@@ -1,4 +1,4 @@
-"""One program of the agent's, from its first line or from where it last waited, to its end or to its next wait."""
+"""Runs one program of the agent, from its start or its last wait, to its end or its next wait."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -31,7 +31,7 @@ from curtainwall.model import Broken, CallId, Journal, Presence, Save, SavedProg
 SLEEP = "system.async_sleep"
 _MIB = 1024 * 1024
 _BIGGEST = 16 * _MIB
-# A call that takes longer does not keep a worker from other sessions.
+# During a call that takes longer, the worker is free for other sessions.
 _HOLD = 0.25
 _LONG = 256 * 1024
 _LONGEST_ARGUMENTS = 8_000_000
@@ -41,14 +41,14 @@ _MOST_OPEN = 256
 
 @dataclass(frozen=True, slots=True)
 class CallReturned:
-    """A call came back with a value."""
+    """A call returned a value."""
 
     value: JsonValue
 
 
 @dataclass(frozen=True, slots=True)
 class CallRaised:
-    """A call came to nothing; in the program, this is raised."""
+    """A call failed; the program sees this exception."""
 
     kind: Literal["PermissionError", "RuntimeError", "TypeError", "MemoryError"]
     message: str
@@ -56,7 +56,7 @@ class CallRaised:
 
 @dataclass(frozen=True, slots=True)
 class CallWaits:
-    """A human is asked; nothing can be said yet."""
+    """A human is being asked; there is no result yet."""
 
     call: CallId
 
@@ -65,19 +65,19 @@ CallReply = CallReturned | CallRaised | CallWaits
 
 
 class ProgramCalls(Protocol):
-    """The way out, as one program sees it."""
+    """The calls that one program can make."""
 
     @property
     def presence(self) -> Presence:
-        """Tells whether the agent has left, where the program is cancelled."""
+        """Tells, if the program is cancelled, whether the agent has left."""
         ...
 
     def acts(self, tool: str) -> bool:
-        """Tell whether a tool does more than look."""
+        """Tell whether a tool does more than read."""
         ...
 
     def mint(self) -> CallId:
-        """Return a name for the next call."""
+        """Return an id for the next call."""
         ...
 
     async def request(self, pending: PendingCall, save: Save) -> CallReply:
@@ -85,19 +85,19 @@ class ProgramCalls(Protocol):
         ...
 
     def knows(self, call: CallId) -> bool:
-        """Tell whether a call was made, as far as the log knows; otherwise it never ran."""
+        """Tell whether the log has a call; otherwise it never ran."""
         ...
 
     def first_of(self, call: CallId) -> CallId:
-        """Return the open call whose ask this one has joined, or the call itself."""
+        """Return the open call whose approval this one has joined, or the call itself."""
         ...
 
     async def settle(self, pending: PendingCall) -> CallReply:
-        """Find out what became of a call that was made before a wait, and run it where it was granted meanwhile."""
+        """Return the outcome of a call made before a wait; run it if it was granted meanwhile."""
         ...
 
     async def drop(self, call: CallId) -> None:
-        """Say that nobody waits for a call any more."""
+        """Record that nobody waits for a call any more."""
         ...
 
 
@@ -111,14 +111,14 @@ class ProgramDone:
 
 @dataclass(frozen=True, slots=True)
 class ProgramParked:
-    """The program waits for humans, and no worker is held for it."""
+    """The program waits for humans and occupies no worker."""
 
     waits_for: tuple[CallId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Resting:
-    """The program waits for calls that take a while, and the worker is for others meanwhile."""
+    """The program waits for slow calls; meanwhile others can use the worker."""
 
     dump: bytes
     numbers: tuple[int, ...]
@@ -126,21 +126,21 @@ class _Resting:
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """A program as it was saved, and at which of its steps."""
+    """A saved program, and the step at which it was saved."""
 
     step: int
     snapshot: ProgramSnapshot
 
 
 class _IsWrong(Exception):
-    """The checker found the program wrong before it changed anything."""
+    """The checker found type errors before the program changed anything."""
 
 
 _Snapshot = MontyComplete | AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapshot
 
 
 class ProgramRunner:
-    """Runs programs: the same workers, seal and journal for all of them."""
+    """Runs programs, all with the same workers, seal and journal."""
 
     def __init__(self, workers: Workers, seal: SnapshotSeal, journal: Journal) -> None:
         self.workers = workers
@@ -150,7 +150,7 @@ class ProgramRunner:
     async def run(
         self, session: SessionId, program: Program, surface: ToolStubs, calls: ProgramCalls, saved: SavedProgram | None = None
     ) -> ProgramDone | ProgramParked:
-        """Run a program of a session from its beginning, or on from where it was saved."""
+        """Run a program of a session from its beginning, or from where it was saved."""
         about = f"{session}:{program.id}"
         snapshot = None if saved is None else self.seal.open(self.journal.load(saved.state), f"{about}:{saved.step}")
         if snapshot is not None and snapshot.code is not None:
@@ -175,7 +175,7 @@ class ProgramRunner:
 class _Run:
     programs: ProgramRunner
     about: str
-    """Names the session and the program for good."""
+    """Identifies the session and the program permanently."""
     program: Program
     surface: ToolStubs
     calls: ProgramCalls
@@ -184,7 +184,7 @@ class _Run:
     prints: PrintedOutput = field(default_factory=PrintedOutput)
     step: int = 0
     open_: dict[int, PendingCall] = field(default_factory=dict[int, PendingCall])
-    """Calls whose result the program has not been given, by the interpreter's number."""
+    """Calls whose result the program has not received, by the interpreter's number."""
     tasks: dict[int, asyncio.Task[CallReply]] = field(default_factory=dict[int, "asyncio.Task[CallReply]"])
 
     async def run(self, saved: "_Saved | None") -> ProgramDone | ProgramParked:
@@ -198,7 +198,7 @@ class _Run:
                 if stopped is None:
                     break
                 resting = stopped
-                # Those that wait for a human are done, as far as this run goes.
+                # Tasks that wait for a human count as done in this run.
                 if running := [task for number in resting.numbers if not (task := self.tasks[number]).done()]:
                     await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         except MontyError as fault:
@@ -210,7 +210,7 @@ class _Run:
     async def _stretch(
         self, worker: AsyncMontySession, saved: "_Saved | None", resting: "_Resting | None"
     ) -> "ProgramParked | _Resting | None":
-        """Run on with one worker until the program is over, parked, or waits for so long that others should have the worker."""
+        """Run in one worker until the program is over, is parked, or waits so long that others should have the worker."""
         if resting is not None:
             snapshot = await self._loaded(worker, resting.dump)
         else:
@@ -223,7 +223,7 @@ class _Run:
         return None
 
     async def give_up(self) -> None:
-        """Let go of every open call; where the agent has only left, asks stay open for the human."""
+        """Abandon every open call; if the agent has only left, approvals stay open for the human."""
         for task in self.tasks.values():
             task.cancel()
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
@@ -240,13 +240,13 @@ class _Run:
         return await worker.feed_start(with_value_printed(self.program.code), print_callback=self.prints.take)
 
     async def _restore(self, worker: AsyncMontySession, saved: "_Saved") -> _Snapshot:
-        """Load the program as it was saved. Calls that the log knows are settled, the others never ran and are made now."""
+        """Load a saved program. Settle the calls that the log has; make the others, which never ran."""
         snapshot = saved.snapshot
         self.step = saved.step
         self.prints.restore(snapshot.prints)
         self.open_ = dict(snapshot.pending)
         numbers = {pending.call: number for number, pending in snapshot.pending.items()}
-        # Calls that share one ask share one outcome, and only the first of them runs.
+        # Calls that share one approval share one outcome, and only the first of them runs.
         firsts = {number: numbers.get(self.calls.first_of(pending.call), number) for number, pending in snapshot.pending.items()}
         for number in (number for number, first in firsts.items() if number == first):
             self.tasks[number] = asyncio.create_task(await self._taken_up(snapshot.pending[number], snapshot.dump))
@@ -260,7 +260,7 @@ class _Run:
             raise Broken(f"a saved program cannot be taken up again: {fault}") from None
 
     async def _taken_up(self, pending: PendingCall, dump: bytes) -> Coroutine[None, None, CallReply]:
-        """Return what a call that was open at the wait goes on as."""
+        """Return the coroutine that continues a call that was open at the wait."""
         if not pending.tool:
             return _at_once(CallRaised("TypeError", "the call could not be made"))
         if pending.tool == SLEEP:
@@ -272,7 +272,7 @@ class _Run:
     async def _follow(
         self, snapshot: AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapshot
     ) -> "_Snapshot | ProgramParked | _Resting":
-        """Give the program what it waits for and let it run on to where it waits next."""
+        """Give the program what it waits for, and run it to its next wait."""
         match snapshot:
             case AsyncNameLookupSnapshot():
                 return await snapshot.resume()
@@ -293,7 +293,7 @@ class _Run:
                 return await snapshot.resume_auto()
 
     async def _call(self, snapshot: AsyncFunctionSnapshot) -> None:
-        """Send a call on its way, with the program as it stands right before it."""
+        """Start a call, with a snapshot of the program right before it."""
         number = snapshot.call_id
         try:
             tool, arguments = (SLEEP, _nap(snapshot.args)) if snapshot.function_name == SLEEP else _parse_call(snapshot.args)
@@ -305,14 +305,14 @@ class _Run:
             self.tasks[number] = asyncio.create_task(_slept(pending))
             return
         if len(self.open_) > _MOST_OPEN:
-            told = f"a program makes at most {_MOST_OPEN} calls at once; gather them in smaller groups"
-            self._answer_at_once(number, CallRaised("RuntimeError", told))
+            reason = f"a program makes at most {_MOST_OPEN} calls at once; gather them in smaller groups"
+            self._answer_at_once(number, CallRaised("RuntimeError", reason))
             return
         dump = snapshot.dump()
         size = len(dump) + sum(value_size(dict(each.arguments)) for each in self.open_.values())
         if size > _BIGGEST:
-            told = f"the program and its open calls hold {size // _MIB} MiB; to make a call they must hold less than {_BIGGEST // _MIB}"
-            self._answer_at_once(number, CallRaised("MemoryError", told))
+            reason = f"the program and its open calls hold {size // _MIB} MiB; to make a call they must hold less than {_BIGGEST // _MIB}"
+            self._answer_at_once(number, CallRaised("MemoryError", reason))
             return
         self.tasks[number] = asyncio.create_task(self._request(pending, self._saver(dump)))
 
@@ -326,8 +326,8 @@ class _Run:
         return await self.calls.request(pending, save)
 
     def _saver(self, dump: bytes) -> Save:
-        """Return what gives the program as it stands now, sealed and kept once somebody needs it."""
-        # INVARIANT: a later place in the program has a higher number, whichever of them reaches the log first.
+        """Return a function that seals and stores the program in its current state, if that is needed."""
+        # INVARIANT: a later place in the program has a higher number, whichever reaches the log first.
         self.step += 1
         step, snapshot = self.step, ProgramSnapshot(dump, self.prints.saved, dict(self.open_), self.program.code)
 
@@ -339,23 +339,23 @@ class _Run:
         return save
 
     async def _replies(self, numbers: list[int]) -> dict[int, CallReturned | CallRaised] | None:
-        """Return what came of calls that the program waits for; nothing where all wait for humans, None where it takes a while."""
+        """Return the replies to calls that the program waits for; none if all wait for humans, None if it takes a while."""
         while True:
-            found: dict[int, CallReturned | CallRaised] = {}
+            replies: dict[int, CallReturned | CallRaised] = {}
             for number in numbers:
                 if self.tasks[number].done() and not isinstance(reply := self.tasks[number].result(), CallWaits):
-                    found[number] = reply
+                    replies[number] = reply
             running = [self.tasks[number] for number in numbers if not self.tasks[number].done()]
-            if found or not running:
-                for number in found:
+            if replies or not running:
+                for number in replies:
                     del self.tasks[number], self.open_[number]
-                return found
+                return replies
             done, _ = await asyncio.wait(running, timeout=_HOLD, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 return None
 
     async def _let_rest_end(self) -> None:
-        """Wait for calls that the program did not wait for, and let go of those that ask: nobody would hear the answer."""
+        """Wait for calls that the program did not await, and drop those with open approvals: nobody would use the answer."""
         for number, pending in self.open_.items():
             if pending.tool == SLEEP:
                 self.tasks[number].cancel()
@@ -368,11 +368,11 @@ class _Run:
                 await self.calls.drop(pending.call)
 
     async def _render_fault(self, fault: MontyError) -> str:
-        words = render_fault(fault)
+        text = render_fault(fault)
         if isinstance(fault, MontyRuntimeError | MontySyntaxError):
             wrong = await asyncio.shield(self.checked)
-            return f"{words}\nThe type checker says:\n{wrong}" if wrong else words
-        return words
+            return f"{text}\nThe type checker says:\n{wrong}" if wrong else text
+        return text
 
 
 async def _at_once(reply: CallReply) -> CallReply:
@@ -385,7 +385,7 @@ async def _slept(pending: PendingCall) -> CallReturned:
 
 
 async def _sleep_result(arguments: tuple[object, ...]) -> ExternalReturnValue | ExternalExceptionData:
-    """Sleep while the whole program does, and return what its call comes back with."""
+    """Sleep along with the whole program, and return the result of its call."""
     try:
         return _reply_value(await _slept(PendingCall(CallId(""), SLEEP, _nap(arguments))))
     except TypeError as fault:
@@ -400,16 +400,16 @@ def _nap(arguments: tuple[object, ...]) -> dict[str, JsonValue]:
 
 
 def _parse_call(arguments: tuple[object, ...]) -> tuple[str, dict[str, JsonValue]]:
-    """Return the tool and its arguments; what a program leaves at None is left out."""
+    """Return the tool and its arguments, without those that are None."""
     tool, written = arguments if len(arguments) == 2 else ("", None)
     if not isinstance(tool, str) or not isinstance(written, str):
         raise TypeError("a call takes a tool and its arguments")
     if len(written) > _LONGEST_ARGUMENTS:
         raise TypeError(f"the arguments of {tool} have {len(written)} characters, more than {_LONGEST_ARGUMENTS}; send less at a time")
-    told = read_json(written)
-    if not isinstance(told, dict):
+    parsed = read_json(written)
+    if not isinstance(parsed, dict):
         raise TypeError("the arguments of a call have names")
-    return tool, {name: value for name, value in told.items() if value is not None}
+    return tool, {name: value for name, value in parsed.items() if value is not None}
 
 
 def _reply_value(reply: CallReturned | CallRaised) -> ExternalReturnValue | ExternalExceptionData:

@@ -1,7 +1,7 @@
-"""What a program printed, returned or failed with, rendered for the model; values are turned into text inside the interpreter's limits.
+"""Renders what a program printed, returned or raised for the model. Values become text inside the interpreter, under its limits.
 
-A value of a few kilobytes in the interpreter can be gigabytes here, because what it shares with itself is counted once there and written
-out here.
+A value of a few kilobytes in the interpreter can be gigabytes here, because shared parts count once there but are written out in full
+here.
 """
 
 import ast
@@ -29,7 +29,7 @@ def {PRINT_VALUE}(value):
     except (TypeError, ValueError):
         print(repr(value))
 """
-"""What runs before every program, so that its value can be told."""
+"""Code that runs before every program, so that its value can be printed."""
 
 _LONGEST_EXPRESSION = 4_000
 _TRIES = 8
@@ -37,9 +37,9 @@ _FAULTS = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
 
 
 def with_value_printed(code: str) -> str:
-    """Return the program with its last expression handed over to be told; what it leaves as its own value is always None.
+    """Return the program changed to print its last expression; the program's own value is then always None.
 
-    Line numbers stay. Where no expression stands last, or only one that is too long to be looked at, nothing is told.
+    Line numbers stay. Nothing is printed if the program does not end in an expression, or if that is too long to parse.
     """
     lines = code.splitlines(keepends=True)
     starts = [place for place, line in enumerate(lines) if line.strip() and line[0] not in " \t#)]}"]
@@ -54,8 +54,8 @@ def with_value_printed(code: str) -> str:
 
 
 def _is_expression(text: str) -> bool:
-    # Only a little text is ever parsed here: it is an agent's, and the parser is our own process's.
-    # Nor has it anything to say on our terminal, or where a warning is an error.
+    # Only a little text is ever parsed here: it comes from an agent, and the parser runs in our process.
+    # Its warnings must not reach our terminal or become errors.
     with warnings.catch_warnings(action="ignore"):
         try:
             ast.parse(f"async def _program():\n return (\n{text}\n)")
@@ -72,7 +72,7 @@ _DEEPEST = 128
 
 
 class PrintedOutput:
-    """Everything that a program printed; of a flood, the beginning and the end."""
+    """Everything that a program printed; if that is too much, the beginning and the end."""
 
     def __init__(self) -> None:
         self._head = ""
@@ -80,7 +80,7 @@ class PrintedOutput:
         self._cut = 0
 
     def take(self, stream: Literal["stdout", "stderr"], text: str) -> None:  # noqa: ARG002 - the interpreter's signature
-        """Take what was printed."""
+        """Take in printed text."""
         room = _HEAD - len(self._head)
         self._head += text[:room]
         self._tail += text[room:]
@@ -89,24 +89,24 @@ class PrintedOutput:
             self._tail = self._tail[-_TAIL:]
 
     def restore(self, saved: str) -> None:
-        """Begin with what was printed before a wait."""
+        """Start from what was printed before a wait."""
         self._head, self._tail, self._cut = saved[:_HEAD], saved[_HEAD:], 0
 
     @property
     def saved(self) -> str:
-        """Return what was printed so far, to go on from after a wait; what was cut out is stated."""
+        """Return what was printed so far, to continue from after a wait, with a note on what was cut."""
         cut = f"\n…[{self._cut} characters of output cut]…\n" if self._cut else ""
         return f"{self._head}{cut}{self._tail}"
 
     @property
     def text(self) -> str:
-        """Return what was printed, ending in a line break, with what was cut out stated."""
+        """Return what was printed, ending in a line break, with a note on what was cut."""
         text = self.saved
         return text if not text or text.endswith("\n") else f"{text}\n"
 
 
 def render_fault(fault: MontyError) -> str:
-    """Return why a program ended early: the lines where it happened and what it was."""
+    """Return why a program ended early: the lines and the error."""
     match fault:
         case MontySyntaxError() | MontyRuntimeError():
             words = _own_traceback(fault.display("traceback"))
@@ -149,14 +149,14 @@ def value_size(value: JsonValue) -> int:
 
 
 def read_json(text: str) -> JsonValue:
-    """Return what a program wrote as JSON; raise `TypeError` for what is none, or cannot be sent on."""
+    """Parse JSON that a program wrote; raise `TypeError` if it is invalid or cannot be sent on."""
     try:
-        told = cast("JsonValue", json.loads(text, parse_constant=_no_number, parse_int=_whole))
+        value = cast("JsonValue", json.loads(text, parse_constant=_no_number, parse_int=_whole))
     except (ValueError, RecursionError) as fault:
         raise TypeError(f"the arguments cannot be sent: {fault}") from None
-    if is_deeper(told, _DEEPEST):
+    if is_deeper(value, _DEEPEST):
         raise TypeError(f"the arguments cannot be sent: they are nested deeper than {_DEEPEST} levels")
-    return told
+    return value
 
 
 def _no_number(name: str) -> float:

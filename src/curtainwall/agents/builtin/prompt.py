@@ -69,39 +69,39 @@ def system_prompt(
 
 
 def _inert(words: str) -> str:
-    """Return words of others on one line, without anything that could end the list they stand in."""
+    """Return foreign text on one line, without anything that could end the list around it."""
     return "".join(char if char.isprintable() and char not in "<>`" else " " for char in words)
 
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
 ABSENT = ""
-"""What is remembered of a file that was not there."""
+"""The digest remembered for a file that did not exist."""
 COMPACT_HEADING = "compact instructions"
 _BIGGEST_FILE = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """One file of instructions, as it stands now."""
+    """One instruction file in its current state."""
 
     path: str
     text: str
 
 
 class InstructionDigests(Protocol):
-    """What instructions were last gone by, over all sessions of a workspace."""
+    """The digests of the instructions followed last, over all sessions of a workspace."""
 
     def known(self, workspace: str, path: str) -> str | None:
-        """Return the digest that was remembered, `ABSENT` for a file that was not there, or None where nobody has looked."""
+        """Return the remembered digest, `ABSENT` for a file that did not exist, or None if nobody has looked."""
         ...
 
     def remember(self, workspace: str, path: str, digest: str) -> None:
-        """Remember a digest in place of the one before."""
+        """Remember a digest in place of the previous one."""
         ...
 
 
 def read_instructions(workspace: Workspace) -> Iterator[Instructions]:
-    """Return the instruction files at the top of the workspace; a link, a device or something huge is none."""
+    """Return the instruction files at the top of the workspace; links, devices and huge files do not count."""
     for name in INSTRUCTION_FILES:
         try:
             descriptor = open_beneath(f"{workspace.path}/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -123,14 +123,14 @@ def instructions_digest(text: str) -> Digest:
 
 def compact_instructions(text: str) -> str:
     """Return the section headed "Compact Instructions" of a file, or nothing."""
-    found: list[str] = []
+    section: list[str] = []
     level = 0
     for line in text.splitlines():
         heading = len(line) - len(line.lstrip("#")) if line.startswith("#") else 0
         if heading and level and heading <= level:
             break
         if level:
-            found.append(line)
+            section.append(line)
         elif heading and line.lstrip("#").strip().lower() == COMPACT_HEADING:
             level = heading
-    return "\n".join(found).strip()
+    return "\n".join(section).strip()

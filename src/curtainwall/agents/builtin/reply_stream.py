@@ -1,4 +1,4 @@
-"""How a model's reply is heard while it comes."""
+"""Receives a model's reply as it streams in."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,9 +13,9 @@ _KEPT_EVERY = 1.0
 
 
 class ReplyStream:
-    """One reply while it comes: masked, shown, and kept about every second; without `show` nobody sees it, and only the whole is kept.
+    """One reply as it streams in: masked, shown, and recorded about every second. Without `show`, only the complete reply counts.
 
-    `again` is told in words that the model failed and is asked once more.
+    `again` gets a message if the model failed and is asked again.
     """
 
     def __init__(
@@ -29,11 +29,11 @@ class ReplyStream:
         self._keep = keep
         self._show = show
         self._again = again
-        self._unkept = ""
-        self._heard = 0
+        self._unrecorded = ""
+        self._received = 0
 
     async def reply(self, model: LanguageModel, prompt: Prompt) -> ModelReply:
-        """Return the whole reply."""
+        """Return the complete reply."""
         keeping = asyncio.create_task(self._keep_on())
         try:
             async with aclosing(model.reply(prompt)) as pieces:
@@ -52,35 +52,38 @@ class ReplyStream:
         raise ModelFault("rejected", f"`{model.name}` ended without a reply")
 
     def used(self, prompt: Prompt) -> Usage:
-        """Return what a request that was cut off has probably used: all of the prompt and what was shown, once anything was."""
-        if not self._heard:
+        """Estimate the usage of an interrupted request: once any text came, the whole prompt and that text."""
+        if not self._received:
             return Usage()
         sent = estimate_tokens(prompt.system) + sum(estimate_tokens(item.model_dump_json()) for item in prompt.items)
         return Usage(
-            input_tokens=sent, output_tokens=estimate_tokens("x" * self._heard), tokens_basis=Basis.ESTIMATED, dollars_basis=Basis.UNKNOWN
+            input_tokens=sent,
+            output_tokens=estimate_tokens("x" * self._received),
+            tokens_basis=Basis.ESTIMATED,
+            dollars_basis=Basis.UNKNOWN,
         )
 
     def rest(self) -> str:
-        """Return what is not kept yet, where no whole reply will come; nothing where nobody sees it."""
-        rest, self._unkept = f"{self._unkept}{self._masker.finish()}", ""
+        """Return the text not recorded yet, if no complete reply will come; nothing if the reply is not shown."""
+        rest, self._unrecorded = f"{self._unrecorded}{self._masker.finish()}", ""
         return rest if self._show is not None else ""
 
     def _take(self, text: str) -> None:
-        self._heard += len(text)
+        self._received += len(text)
         if text and self._show is not None:
             self._show(text)
-            self._unkept += text
+            self._unrecorded += text
 
     async def _keep_on(self) -> None:
-        """Keep what was shown, about every second, also while nothing more comes."""
+        """Record what was shown, about every second, even while nothing more arrives."""
         while True:
             await asyncio.sleep(_KEPT_EVERY)
-            if self._unkept:
-                kept, self._unkept = self._unkept, ""
+            if self._unrecorded:
+                kept, self._unrecorded = self._unrecorded, ""
                 writing = asyncio.ensure_future(self._keep(kept))
                 try:
                     await asyncio.shield(writing)
                 except asyncio.CancelledError:
-                    # What was taken out is told nowhere else, so it is written to its end.
+                    # The text taken out exists nowhere else, so finish writing it.
                     await asyncio.wait((writing,))
                     raise

@@ -1,4 +1,4 @@
-"""Snapshots of programs, sealed with a key that no agent has and bound to their place; anything else is refused."""
+"""Snapshots of programs, sealed with a key that no agent has and bound to their place; any other data is refused."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ _UNKNOWN = "a saved program has an unknown form"
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call that a program made and has no result of."""
+    """A call of a program that has no result yet."""
 
     call: CallId
     tool: str
@@ -35,9 +35,9 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSnapshot:
-    """A program that waits: the interpreter's own bytes, what was printed so far, and its open calls by the interpreter's numbers.
+    """A waiting program: the interpreter's dump, what was printed so far, and its open calls by the interpreter's numbers.
 
-    `code` is the program as its model wrote it, which the log holds masked; None where an earlier version saved the program.
+    `code` is the program as its model wrote it, which the log holds masked; None if an earlier version saved the program.
     """
 
     dump: bytes
@@ -47,20 +47,20 @@ class ProgramSnapshot:
 
 
 class SnapshotSeal:
-    """Seals and opens snapshots. The interpreter believes whatever it loads, so it is only given what we sealed ourselves.
+    """Seals and opens snapshots. The interpreter trusts whatever it loads, so it gets only what we sealed ourselves.
 
-    A snapshot holds what its model wrote, unmasked. It is encrypted, so that a log and its blobs give nothing of it away without the key.
+    A snapshot holds the model's program unmasked. It is encrypted, so that the log and its blobs reveal nothing without the key.
     """
 
     def __init__(self, key: bytes) -> None:
         self._key = hashlib.blake2b(b"program snapshots", key=key[:64]).digest()
 
     def way_out(self, about: str) -> str:
-        """Return what a program's one function outside is called: the same after every wait, and not to be guessed."""
+        """Return the name of a program's only external function: the same after every wait, and impossible to guess."""
         return f"_out_{hmac.new(self._key, b'way out' + about.encode(), hashlib.sha256).hexdigest()[:24]}"
 
     def close(self, snapshot: ProgramSnapshot, about: str) -> JsonValue:
-        """Return the snapshot as the log keeps it, bound to what it is about."""
+        """Return the snapshot in the log's form, bound to its session, program and step."""
         head = canonical_json(
             {
                 "code": snapshot.code,
@@ -78,15 +78,15 @@ class SnapshotSeal:
             case {"sealed": str(content)}:
                 return self._opened(content, about)
             case {"dump": str(dump), "prints": str(prints), "pending": dict(pending), "mac": str(mac)}:
-                # As 0.1.0 kept it: authenticated, and readable.
-                told: dict[str, JsonValue] = {"dump": dump, "prints": prints, "pending": pending}
-                if not hmac.compare_digest(mac.encode(), self._mac(told, about).encode()):
+                # The format of 0.1.0: authenticated but not encrypted.
+                fields: dict[str, JsonValue] = {"dump": dump, "prints": prints, "pending": pending}
+                if not hmac.compare_digest(mac.encode(), self._mac(fields, about).encode()):
                     raise Broken(_NOT_OURS)
                 return ProgramSnapshot(_inflated(base64.b64decode(dump)), prints, _pending_in(pending))
             case _:
                 raise Broken(_UNKNOWN)
 
-    # The library is loaded where a program waits, and not each time that we start.
+    # The library is loaded when a program waits, not at every start.
     def _opened(self, sealed: str, about: str) -> ProgramSnapshot:
         from cryptography.exceptions import InvalidTag
 
@@ -108,20 +108,20 @@ class SnapshotSeal:
 
         return AESGCM(hashlib.blake2b(b"encryption", key=self._key, digest_size=32).digest())
 
-    def _mac(self, told: Mapping[str, JsonValue], about: str) -> str:
-        return hmac.new(self._key, about.encode() + b"\0" + canonical_json(told), hashlib.sha256).hexdigest()
+    def _mac(self, fields: Mapping[str, JsonValue], about: str) -> str:
+        return hmac.new(self._key, about.encode() + b"\0" + canonical_json(fields), hashlib.sha256).hexdigest()
 
 
 def _inflated(content: bytes) -> bytes:
     return zlib.decompressobj().decompress(content, _BIGGEST)
 
 
-def _pending_in(told: Mapping[str, JsonValue]) -> dict[int, PendingCall]:
-    return {int(number): _pending(each) for number, each in told.items()}
+def _pending_in(calls: Mapping[str, JsonValue]) -> dict[int, PendingCall]:
+    return {int(number): _pending(call) for number, call in calls.items()}
 
 
-def _pending(told: JsonValue) -> PendingCall:
-    match told:
+def _pending(value: JsonValue) -> PendingCall:
+    match value:
         case [str(call), str(tool), dict(arguments)]:
             return PendingCall(CallId(call), tool, arguments)
         case _:

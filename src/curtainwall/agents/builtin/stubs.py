@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from curtainwall.model import ToolSpec
 
 CALL = "_call_"
-"""Where the one function outside is named; every tool ends in it."""
+"""A placeholder for the name of the only external function, which every tool calls."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "object": "dict[str, Any]", "null": "None"}
@@ -21,15 +21,15 @@ _DEEPEST = 8
 
 @dataclass(frozen=True, slots=True)
 class ToolStubs:
-    """What a program can call: the stubs to read and to check against, and the lines that make each tool callable."""
+    """The tools that a program can call: stubs for the model and the checker, and the code that makes each tool callable."""
 
     stubs: str
     methods: Mapping[str, Mapping[str, tuple[str, ...]]]
 
     def prelude_for(self, code: str, way_out: str) -> str:
-        """Return what runs before a program: the tools that it names and no others, since all of it is part of every snapshot.
+        """Return the code that runs before a program: only the tools that it names, since all of it is part of every snapshot.
 
-        `way_out` is the one function outside, under a name that the program cannot know: arguments reach it as text alone.
+        `way_out` is the only external function, under a name that the program cannot know; it gets its arguments only as text.
         """
         lines: list[str] = []
         for server, methods in self.methods.items():
@@ -69,7 +69,7 @@ def stubs_for(tools: Iterable[ToolSpec]) -> ToolStubs:
 def _stub(tool: ToolSpec, parameters: list[_Parameter]) -> list[str]:
     signature = "".join(f", {each.name}: {each.type}{'' if each.required else ' | None = None'}" for each in parameters)
     about = [_inert(tool.description), *(f"{each.name}: {each.about}" for each in parameters if each.about)]
-    # The words are a server's own: whatever they say, they stay words.
+    # The text comes from a server: whatever it contains, it must stay text.
     return [f"    async def {tool.name}(self{signature}) -> Any:", f"        {_quoted(chr(10).join(about))}", "        ..."]
 
 
@@ -87,12 +87,12 @@ def _parameters(schema: Mapping[str, JsonValue]) -> list[_Parameter]:
     if not isinstance(properties, dict):
         return []
     wanted = frozenset(name for name in required if isinstance(name, str)) if isinstance(required, list) else frozenset[str]()
-    found = [
+    parameters = [
         _Parameter(name, _type(shape), name in wanted, _inert(_words(shape)))
         for name, shape in properties.items()
         if _is_name(name) and name != "self"
     ]
-    return sorted(found, key=lambda each: not each.required)
+    return sorted(parameters, key=lambda parameter: not parameter.required)
 
 
 def _type(shape: JsonValue, depth: int = 0) -> str:
@@ -112,7 +112,7 @@ def _words(shape: JsonValue) -> str:
 
 
 def _inert(words: str) -> str:
-    """Return a server's words as one line that every encoding and parser takes."""
+    """Return a server's text as one line that every encoding and parser accepts."""
     line = " ".join(words.split())[:_LONGEST]
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
 
@@ -136,13 +136,13 @@ def is_tool_name(name: str) -> bool:
 
 
 def as_identifier(name: str) -> str:
-    """Return a name as Python can hold it: `my-server` is `my_server`."""
+    """Return a name as a Python identifier: `my-server` is `my_server`."""
     plain = _UNFIT.sub("_", name)
     return f"_{plain}" if not plain or plain[0].isdigit() else f"{plain}_" if iskeyword(plain) else plain
 
 
 def call_expression(tool: str, arguments: Mapping[str, JsonValue]) -> str:
-    """Return the expression that calls a tool with these arguments; it is still to be awaited."""
+    """Return the expression that calls a tool with these arguments, without the `await`."""
     function = ".".join(map(as_identifier, tool.split(".")))
     named = [f"{name}={value!r}" for name, value in arguments.items() if _is_plain(name)]
     others = {name: value for name, value in arguments.items() if not _is_plain(name)}

@@ -1,4 +1,4 @@
-"""One turn of the built-in agent: requests to its model and programs that run, each written down before and after."""
+"""One turn of the built-in agent: model requests and program runs, each recorded before and after."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -29,7 +29,6 @@ from curtainwall.model import (
     AnyEvent,
     Basis,
     Broken,
-    CallId,
     CallRequest,
     Clock,
     CompactionSkipped,
@@ -74,7 +73,7 @@ _LOST_CODE = (
 
 @dataclass(frozen=True, slots=True)
 class BuiltinPorts:
-    """Everything that the agent meets, each through its port."""
+    """The ports and settings that the agent works with."""
 
     feed: Feed
     gate: Gate
@@ -87,27 +86,27 @@ class BuiltinPorts:
     tools: Callable[[], Sequence[ToolSpec]]
     remembered: InstructionDigests
     skills: Callable[[Workspace], Sequence[tuple[str, str]]]
-    """Tells the skills of a workspace by name, each with what the model may know of it."""
+    """Returns the skills of a workspace: each one's name and its description for the model."""
     hosts: Callable[[SessionId], str]
-    """Tells, in words for the model, which hosts a session may fetch from freely."""
+    """Returns text for the model about the hosts that a session may fetch from freely."""
 
 
 @dataclass(slots=True)
 class CachedSession:
     """A session in memory: its conversation, up to an entry of its log."""
 
-    talk: ConversationHistory
+    history: ConversationHistory
     cursor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """How a turn gets at its session in memory."""
+    """A turn's access to its session in memory."""
 
     sync: Callable[[SessionId], CachedSession]
     """Returns the session up to the end of its log."""
-    asking: Callable[[SessionId], AbstractContextManager[None]]
-    """Tells that a request to its model holds its conversation meanwhile."""
+    unpacked: Callable[[SessionId], AbstractContextManager[None]]
+    """Keeps its conversation unpacked while it is in use; others may be packed before and afterwards."""
 
 
 @dataclass(slots=True)
@@ -132,10 +131,10 @@ class BuiltinTurn:
     @property
     def talk(self) -> ConversationHistory:
         """Return the conversation up to the end of the log."""
-        return self.known.talk
+        return self.known.history
 
     async def work(self) -> TurnResult:
-        """Go on until the model has nothing more to run, or something has to be waited for."""
+        """Work until the model has nothing more to run, or the turn has to wait."""
         await self._pin_instructions()
         assert self.talk.workspace is not None
         self.skills = await asyncio.to_thread(self.around.skills, self.talk.workspace)
@@ -165,48 +164,50 @@ class BuiltinTurn:
                     raise
 
     async def record(self, *events: Progress) -> Sequence[AnyEvent]:
-        """Write down what happened, and take it in."""
+        """Record events and take them in."""
         happened = await self.around.journal.record(self.at.session, events)
         self.known = self.held.sync(self.at.session)
         return happened
 
     async def settle_up(self) -> None:
-        """Write down how long the work took."""
+        """Record how long the work took."""
         worked = (self.around.clock.elapsed() - self.began) / 1000
         await self.record(WorkTimed(at=self.around.clock.now(), seconds=max(0.0, worked)))
 
     async def compact(self, trigger: str, instructions: str) -> bool:
-        """Replace older messages by a summary and tell whether that was done; the reason why not is recorded."""
+        """Replace older messages with a summary and tell whether that succeeded; if not, record why."""
         now = self.around.clock.now
         place = self._place()
-        wish = PreCompact(trigger="manual" if trigger == "asked" else "auto", custom_instructions=instructions or None)
-        blocked = (await self.around.hooks.tell(wish, place)).blocked
+        occasion = PreCompact(trigger="manual" if trigger == "asked" else "auto", custom_instructions=instructions or None)
+        blocked = (await self.around.hooks.tell(occasion, place)).blocked
         if blocked is not None:
             await self.record(CompactionSkipped(at=now(), why=f"a hook says no: {blocked}"))
             return False
         model = self.around.model_of(self.talk.model)
         pinned = "\n".join(filter(None, (compact_instructions(text) for _, text in self.talk.pinned.values())))
         before = self._used()
-        made = plan_compaction(self.talk.items, model.context_size, "\n".join(filter(None, (instructions, pinned))))
-        if made is None:
+        # Only while the request is built, which holds its own text: the conversation may be packed while the model writes.
+        with self.held.unpacked(self.at.session):
+            plan = plan_compaction(self.talk.items, model.context_size, "\n".join(filter(None, (instructions, pinned))))
+        if plan is None:
             await self.record(CompactionSkipped(at=now(), why="there is nothing that a summary could replace"))
             return False
-        self.around.journal.say(self.at.session, Live(kind="doing", text="summarising older messages"))
+        self.around.journal.publish(self.at.session, Live(kind="doing", text="summarising older messages"))
         try:
-            reply = await self._converse(model, made.prompt, purpose="summary")
+            reply = await self._converse(model, plan.prompt, purpose="summary")
         except ModelFault as fault:
             await self.record(CompactionSkipped(at=now(), why=self.around.masker.mask_text(str(fault))))
             return False
-        done = made.with_summary(reply.said.text)
+        done = plan.with_summary(reply.message.text)
         if done is None:
             await self.record(CompactionSkipped(at=now(), why="the summary was empty"))
             return False
         await self._keep_summary(trigger, before, done)
-        await self.around.hooks.tell(PostCompact(trigger=wish.trigger, compact_summary=done.summary), place)
+        await self.around.hooks.tell(PostCompact(trigger=occasion.trigger, compact_summary=done.summary), place)
         return True
 
     async def _keep_summary(self, trigger: str, before: int, done: CompactedHistory) -> None:
-        told = {"summary": done.summary, "replaced": done.replaced, "items": ITEMS.dump_python(done.items, mode="json")}
+        content = {"summary": done.summary, "replaced": done.replaced, "items": ITEMS.dump_python(done.items, mode="json")}
         event = HistoryCompacted.model_validate(
             {
                 "at": self.around.clock.now(),
@@ -214,7 +215,7 @@ class BuiltinTurn:
                 "before": before,
                 "after": estimate_tokens(self.talk.system) + sum(estimate_tokens(item.model_dump_json()) for item in done.items),
                 "upto": self.known.cursor,
-                "summary": (await self.around.journal.keep(told)).model_dump(),
+                "summary": (await self.around.journal.keep(content)).model_dump(),
             }
         )
         await self.record(event)
@@ -222,41 +223,41 @@ class BuiltinTurn:
     async def _pin_instructions(self) -> None:
         """Pin the instruction files of the workspace.
 
-        What lies there before the agent has done anything is the user's. What appears or changes later counts only after a yes, since the
-        agent, or whatever it fetched, may have written it. INVARIANT: other sessions go by it only after a human's yes to that very text; a
-        mode, a rule or an automatic approver lets this session follow it, and no other.
+        Files that exist before the agent has acted are the user's. Files that appear or change later count only after approval, since the
+        agent, or something it fetched, may have written them. INVARIANT: other sessions follow a text only after a human approved exactly
+        that text; a mode, a rule or an automatic approver lets only this session follow it.
         """
         workspace, remembered = self.talk.workspace, self.around.remembered
         assert workspace is not None
         is_untouched = not self.talk.has_acted
         files = tuple(read_instructions(workspace))
         if is_untouched and not workspace.own:
-            # Other sessions work in a project, too: what one of them leaves there is not the user's for the next.
-            for name in set(INSTRUCTION_FILES) - {found.path for found in files}:
+            # Other sessions work in a project too: the next one must not take what they leave there for the user's.
+            for name in set(INSTRUCTION_FILES) - {file.path for file in files}:
                 if remembered.known(workspace.path, name) is None:
                     remembered.remember(workspace.path, name, ABSENT)
-        for found in files:
-            text = self.around.masker.mask_text(found.text)
+        for file in files:
+            text = self.around.masker.mask_text(file.text)
             digest = instructions_digest(text)
-            pinned = self.talk.pinned.get(found.path)
-            last = pinned[0] if pinned else remembered.known(workspace.path, found.path)
+            pinned = self.talk.pinned.get(file.path)
+            last = pinned[0] if pinned else remembered.known(workspace.path, file.path)
             if pinned and last == digest:
                 continue
             is_users = last == digest or (last is None and is_untouched)
-            answer = None if is_users else await self._ask_to_follow(found.path, text, digest)
+            answer = None if is_users else await self._ask_to_follow(file.path, text, digest)
             if is_users or (answer is not None and answer.by_human):
-                remembered.remember(workspace.path, found.path, digest)
-            elif remembered.known(workspace.path, found.path) is None:
-                # Otherwise the next session would take it for something that the user left there.
-                remembered.remember(workspace.path, found.path, ABSENT)
+                remembered.remember(workspace.path, file.path, digest)
+            elif remembered.known(workspace.path, file.path) is None:
+                # Otherwise the next session would take it for the user's.
+                remembered.remember(workspace.path, file.path, ABSENT)
             if is_users or answer is not None:
-                kept = await self.around.journal.keep(text)
-                await self.record(InstructionsPinned(at=self.around.clock.now(), path=found.path, digest=digest, text=kept))
+                payload = await self.around.journal.keep(text)
+                await self.record(InstructionsPinned(at=self.around.clock.now(), path=file.path, digest=digest, text=payload))
 
     async def _ask_to_follow(self, path: str, text: str, digest: Digest) -> Answer | None:
         """Ask, once, whether new or changed instructions count, and return the answer if it is yes.
 
-        Nobody waits for it: until then it is the old ones, or none.
+        This does not wait for the answer: until then the old instructions count, or none.
         """
         call = self.talk.following.get((path, digest))
         if call is None:
@@ -265,18 +266,18 @@ class BuiltinTurn:
         elif call in self.talk.refused:
             return None
         else:
-            answer = await self.around.gate.go_on(self.at.session, call)
+            answer = await self.around.gate.resume(self.at.session, call)
         return answer if answer.result is not None and answer.result.ok else None
 
     async def _run_programs(self, calls: TurnCalls) -> ProgramParked | None:
-        """Run what the model wants to run, one program after the other; stop where one has to wait."""
+        """Run the model's programs one after the other; stop if one has to wait."""
         while self.talk.programs:
             program, saved = self.talk.programs[0], self.talk.saved
             going_on = saved if saved is not None and saved.program == program.id else None
             calls.talk = self.talk
             code = self.written.get(program.id, program.code)
             if going_on is None and program.id not in self.written and contains_mask(program.code):
-                # The log has it masked, and a mask must never run in place of the value behind it.
+                # The log has it masked, and a mask must never run in place of the real value.
                 ended = ProgramDone(_LOST_CODE, ok=False)
             else:
                 as_written = Program(id=program.id, code=code)
@@ -285,76 +286,73 @@ class BuiltinTurn:
                 return ended
             text = f"{ended.text}\n{calls.context}" if calls.context else ended.text
             calls.context = ""
-            # Cut twice: masking a flood would take long, and what the second cut keeps lies well inside what the first one left whole.
+            # Cut twice: masking a huge text would take long, and the second cut keeps only text that the first left intact.
             shown = await self.around.journal.keep(_cut(self.around.masker.mask_text(_cut(text, _LONGEST_MASKED))) or "(no output)")
             now = self.around.clock.now()
             await self.record(ProgramFinished(at=now, turn=self.at.turn, program=program.id, ok=ended.ok, shown=shown))
         return None
 
     async def _ask(self, model: LanguageModel) -> None:
-        """Ask the model for its next reply and write down what came."""
+        """Ask the model for its next reply and record it."""
         workspace = self.talk.workspace
         assert workspace is not None
         pinned = {path: text for path, (_, text) in self.talk.pinned.items()}
         system = system_prompt(workspace, self.tools[1].stubs, pinned, self.skills, self.hosts)
         items = (*self.talk.items, *self.talk.new)
         prompt = Prompt(system, items, replies=self.talk.replies)
-        await self._converse(model, prompt, purpose="turn")
+        with self.held.unpacked(self.at.session):
+            await self._converse(model, prompt, purpose="turn")
 
     async def _converse(self, model: LanguageModel, prompt: Prompt, purpose: str) -> ModelReply:
-        """Make one request: written down before it goes out, and again with what came back, in whole or in part."""
-        with self.held.asking(self.at.session):
-            return await self._asked(model, prompt, purpose)
-
-    async def _asked(self, model: LanguageModel, prompt: Prompt, purpose: str) -> ModelReply:
+        """Make one request; record it before it is sent, and then the complete or partial reply."""
         now, turn = self.around.clock.now, self.at.turn
         request = ordered_id(now(), self.around.clock.entropy(5))
         await self.record(await self._requested(request, model, prompt, purpose))
-        heard = ReplyStream(
+        stream = ReplyStream(
             self.around.masker, keep=self._keep_piece, show=self._show if purpose == "turn" else None, again=self._report_retry
         )
         try:
-            reply = await heard.reply(model, prompt)
+            reply = await stream.reply(model, prompt)
         except ModelFault as fault:
-            words = self.around.masker.mask_text(str(fault))
-            failed = ModelFailed(at=now(), turn=turn, request=request, failure=words, usage=heard.used(prompt))
-            await self.record(*self._pieces(heard.rest()), failed)
+            failure = self.around.masker.mask_text(str(fault))
+            failed = ModelFailed(at=now(), turn=turn, request=request, failure=failure, usage=stream.used(prompt))
+            await self.record(*self._pieces(stream.rest()), failed)
             raise
         except asyncio.CancelledError:
-            failed = ModelFailed(at=now(), turn=turn, request=request, failure="interrupted", usage=heard.used(prompt))
-            await write_uninterrupted(self.record(*self._pieces(heard.rest()), failed))
+            failed = ModelFailed(at=now(), turn=turn, request=request, failure="interrupted", usage=stream.used(prompt))
+            await write_uninterrupted(self.record(*self._pieces(stream.rest()), failed))
             raise
         if purpose == "turn":
             self.written.clear()
-            self.written.update({program.id: program.code for program in reply.said.programs})
+            self.written.update({program.id: program.code for program in reply.message.programs})
         reply = self._masked(reply)
         usage = reply.usage
         try:
             raw = await self.around.journal.keep(reply.raw)
-            said = await self.around.journal.keep(reply.said.model_dump(mode="json"))
+            normalised = await self.around.journal.keep(reply.message.model_dump(mode="json"))
         except (TryLater, Broken, asyncio.CancelledError) as fault:
-            # It was used all the same.
-            words = "interrupted" if isinstance(fault, asyncio.CancelledError) else f"the reply could not be kept: {fault}"
+            # The tokens were used all the same.
+            failure = "interrupted" if isinstance(fault, asyncio.CancelledError) else f"the reply could not be kept: {fault}"
             with suppress(TryLater, Broken):
-                await write_uninterrupted(self.record(ModelFailed(at=now(), turn=turn, request=request, failure=words, usage=usage)))
+                await write_uninterrupted(self.record(ModelFailed(at=now(), turn=turn, request=request, failure=failure, usage=usage)))
             raise
         events: list[Progress] = [
-            ModelResponded(at=now(), turn=turn, request=request, raw=raw, normalised=said, usage=usage, stop_reason=reply.stop_reason)
+            ModelResponded(at=now(), turn=turn, request=request, raw=raw, normalised=normalised, usage=usage, stop_reason=reply.stop_reason)
         ]
         if purpose == "turn":
             used = usage.input_tokens + usage.output_tokens
-            if reply.said.text:
-                events.append(AgentSpoke(at=now(), turn=turn, text=reply.said.text))
+            if reply.message.text:
+                events.append(AgentSpoke(at=now(), turn=turn, text=reply.message.text))
             is_measured = usage.tokens_basis is Basis.MEASURED
             events.append(ContextMeasured(at=now(), used=used, size=model.context_size, measured=is_measured))
         await self.record(*events)
         return reply
 
     def _show(self, text: str) -> None:
-        self.around.journal.say(self.at.session, Live(kind="text", text=text, turn=self.at.turn))
+        self.around.journal.publish(self.at.session, Live(kind="text", text=text, turn=self.at.turn))
 
-    def _report_retry(self, words: str) -> None:
-        self.around.journal.say(self.at.session, Live(kind="again", text=self.around.masker.mask_text(words), turn=self.at.turn))
+    def _report_retry(self, text: str) -> None:
+        self.around.journal.publish(self.at.session, Live(kind="again", text=self.around.masker.mask_text(text), turn=self.at.turn))
 
     async def _keep_piece(self, text: str) -> None:
         await self.record(*self._pieces(text))
@@ -363,48 +361,46 @@ class BuiltinTurn:
         return (TextStreamed(at=self.around.clock.now(), turn=self.at.turn, text=text),) if text else ()
 
     async def _requested(self, request: str, model: LanguageModel, prompt: Prompt, purpose: str) -> ModelRequested:
-        """Return the event of a request: the one before it, plus what was added."""
+        """Return the event of a request: a reference to the previous one, plus what was added."""
         is_new = purpose == "summary" or self.talk.request is None
         added = prompt.items if is_new else self.talk.new
-        told = {"items": ITEMS.dump_python(tuple(added), mode="json")}
+        content = {"items": ITEMS.dump_python(tuple(added), mode="json")}
         if is_new or prompt.system != self.talk.system:
-            told["system"] = prompt.system
+            content["system"] = prompt.system
         return ModelRequested.model_validate(
             {
                 "at": self.around.clock.now(),
                 "turn": self.at.turn,
                 "request": request,
                 "base": None if is_new else self.talk.request,
-                "added": (await self.around.journal.keep(told)).model_dump(),
+                "added": (await self.around.journal.keep(content)).model_dump(),
                 "model": model.name,
                 "purpose": purpose,
             }
         )
 
     def _masked(self, reply: ModelReply) -> ModelReply:
-        """Return the reply as everyone sees it; a secret that a model makes up or repeats is masked where it enters.
+        """Return the reply with its secrets masked, including those that a model invents or repeats.
 
-        Its programs run as they were written all the same, from memory and from sealed snapshots.
+        Its programs still run as written, from memory and from sealed snapshots.
         """
         mask = self.around.masker
-        said = reply.said
-        programs = tuple(Program(id=program.id, code=mask.mask_text(program.code)) for program in said.programs)
-        clean = AgentMessage(text=mask.mask_text(said.text), programs=programs, kept=mask.mask_json(said.kept))
+        message = reply.message
+        programs = tuple(Program(id=program.id, code=mask.mask_text(program.code)) for program in message.programs)
+        clean = AgentMessage(text=mask.mask_text(message.text), programs=programs, kept=mask.mask_json(message.kept))
         return ModelReply(clean, mask.mask_json(reply.raw), reply.usage, reply.stop_reason)
 
     def _calls(self) -> TurnCalls:
         around, session = self.around, self.at.session
         return TurnCalls(
-            session=session,
-            turn=self.at.turn,
-            presence=self.at.presence,
+            at=self.at,
             gate=around.gate,
+            journal=around.journal,
+            clock=around.clock,
+            masker=around.masker,
             talk=self.talk,
             effects={tool.full_name: tool.effect for tool in self.tools[0]},
-            new_call=lambda: CallId(ordered_id(around.clock.now(), around.clock.entropy(5))),
-            say=lambda live: around.journal.say(session, live),
-            sync=lambda: self.held.sync(session).talk,
-            masker=around.masker,
+            sync=lambda: self.held.sync(session).history,
         )
 
     def _place(self) -> Place:
@@ -412,11 +408,11 @@ class BuiltinTurn:
         return Place(session=self.at.session, workspace=self.talk.workspace, mode=Mode.DEFAULT)
 
     def _used(self) -> int:
-        """Return how many tokens the next request will have, as far as that can be told before it is made."""
-        known = self.talk.used
-        if known is None:
-            known = estimate_tokens(self.talk.system) + sum(estimate_tokens(item.model_dump_json()) for item in self.talk.items)
-        return known + sum(estimate_tokens(item.model_dump_json()) for item in self.talk.new)
+        """Return an estimate of the tokens in the next request."""
+        tokens = self.talk.used
+        if tokens is None:
+            tokens = estimate_tokens(self.talk.system) + sum(estimate_tokens(item.model_dump_json()) for item in self.talk.items)
+        return tokens + sum(estimate_tokens(item.model_dump_json()) for item in self.talk.new)
 
     def _is_full(self, model: LanguageModel) -> bool:
         threshold = self.talk.threshold if self.talk.threshold_set else self.threshold
@@ -424,7 +420,7 @@ class BuiltinTurn:
 
 
 async def write_uninterrupted(writing: Coroutine[None, None, object]) -> None:
-    """Write something down to its end, however often somebody wants to stop meanwhile; whoever calls this passes their wish on."""
+    """Finish writing even if cancelled repeatedly; the caller must pass the cancellation on."""
     task = asyncio.ensure_future(writing)
     while not task.done():
         with suppress(asyncio.CancelledError):

@@ -36,14 +36,14 @@ class CodeLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Spare:
-    """An interpreter that nothing was run in yet, and what gives it back."""
+    """An unused interpreter, and the callback that returns it to the pool."""
 
     session: AsyncMontySession
     holds: AsyncExitStack
 
 
 class Workers:
-    """A pool that is opened on first use and closed once. A worker that dies takes nothing with it."""
+    """A pool that is opened on first use and closed once. A worker's death affects nothing else."""
 
     def __init__(
         self, find_launcher: Callable[[], Path | None], limits: CodeLimits, *, most: int = 8, longest_check: float = LONGEST
@@ -59,7 +59,7 @@ class Workers:
         self.checkers = Checkers(self._found, limits.resources, longest=longest_check)
         self._spare: asyncio.Task[_Spare] | None = None
         self._waiting = 0
-        """How many wait for an interpreter: the pool does not serve them in their order, and a spare one that overtook them would rest."""
+        """How many wait for an interpreter. The pool does not serve them in order, so a spare one could overtake them and sit idle."""
 
     async def close(self) -> None:
         """End every worker."""
@@ -70,8 +70,8 @@ class Workers:
 
     @asynccontextmanager
     async def lend(self) -> AsyncGenerator[AsyncMontySession]:
-        """Lend a fresh interpreter; it goes back, or is replaced, whatever was done with it."""
-        # It may be the last that the pool has.
+        """Lend a fresh interpreter; afterwards it is returned or replaced, whatever was done with it."""
+        # The spare one may be the last in the pool.
         await self._give_spare_back()
         fresh = await self._fresh()
         try:
@@ -81,7 +81,7 @@ class Workers:
 
     @asynccontextmanager
     async def lend_with(self, prelude: str) -> AsyncGenerator[AsyncMontySession]:
-        """Lend a fresh interpreter that has run words of ours; one is kept ready, so that a program rarely waits for it."""
+        """Lend a fresh interpreter that has run this code of ours; one is kept ready, so that a program rarely waits."""
         fresh = await self._prepared(prelude)
         try:
             yield fresh.session
@@ -93,7 +93,7 @@ class Workers:
     async def _prepared(self, prelude: str) -> "_Spare":
         spare, self._spare = self._spare, None
         if spare is not None:
-            # One that died while it waited did so before anything of an agent's ran in it.
+            # If it died while idle, that was before any code of an agent ran in it.
             with suppress(MontyCrashedError):
                 return await _having_run(await spare, prelude)
         return await _having_run(await self._fresh(), prelude)
@@ -117,7 +117,7 @@ class Workers:
             self._waiting -= 1
 
     async def _found(self) -> Path | None:
-        """Return what starts a worker; once found, it stays so."""
+        """Return the command that starts a worker; it is looked up once."""
         async with self._finding:
             if not self._launchers:
                 self._launchers.append(await asyncio.to_thread(self._find_launcher))

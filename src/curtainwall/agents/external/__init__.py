@@ -1,4 +1,4 @@
-"""What is common to foreign agents wherever they run: what is heard of them, how it is told, and what the log says of their past."""
+"""What all external agents share: parsers for their output, live text, turn limits, and their history from the log."""
 
 from curtainwall.agents.external.history import ExternalHistory
 from curtainwall.agents.external.live_text import LiveText, SaidTooMuch
@@ -24,6 +24,7 @@ from curtainwall.agents.external.reports import (
     nested,
     nested_text,
     parse_event,
+    readable_error,
 )
 from curtainwall.agents.external.turn_watch import USED_UP, TurnWatch
 
@@ -54,4 +55,5 @@ __all__ = [
     "nested",
     "nested_text",
     "parse_event",
+    "readable_error",
 ]

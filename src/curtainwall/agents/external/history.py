@@ -1,4 +1,4 @@
-"""What a session's log says about an external agent: where it works, what was said, which asks are open, and its conversation id."""
+"""What a session's log says about an external agent: its workspace, what was said, the open approvals, and its conversation id."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -57,25 +57,25 @@ from curtainwall.model import (
 )
 from curtainwall.session.open_work import OpenWork, take
 
-_MOST_WORDS = 300
+_LONGEST_REASON = 300
 
 
 @dataclass(slots=True)
 class LoggedAsks:
-    """Calls that have not ended, and what became of those that a turn which broke off had waited for."""
+    """The open calls, and the refusals of calls that an interrupted turn was waiting for."""
 
     _work: OpenWork = field(default_factory=OpenWork)
     _parked: Mapping[CallId, Subject] = field(default_factory=dict[CallId, Subject])
     refusals: list[str] = field(default_factory=list[str])
-    """What was refused since the turn broke off, in words for the agent."""
+    """Refusals since the turn was interrupted, worded for the agent."""
 
     def take(self, event: AnyEvent) -> None:
         """Take in the next event."""
         take(self._work, event)
         if isinstance(event, CallDenied) and event.call in self._parked:
-            self.refusals.append(f"`{self._parked[event.call].tool}` was refused: {event.verdict.reason[:_MOST_WORDS]}")
+            self.refusals.append(f"`{self._parked[event.call].tool}` was refused: {event.verdict.reason[:_LONGEST_REASON]}")
         if isinstance(event, TurnEnded):
-            # A turn that waits may be taken up; what its agent had asked for is then nobody's but the agent's.
+            # A waiting turn may be resumed, and then only its agent needs the outcome of these calls.
             waits = event.status is TurnStatus.WAITING
             calls = self._work.calls_in(event.turn) if waits else ()
             self._parked = {call: self._work.calls[call].subject for call in calls}
@@ -95,7 +95,7 @@ TermsEvent = LifeEvent | SettingEvent | BudgetEvent
 
 _WORDS, _TERMS = Group[WordsEvent](WordsEvent), Group[TermsEvent](TermsEvent)
 
-_LONGEST_TALE: Final = 20_000
+_LONGEST_TRANSCRIPT: Final = 20_000
 _GO_ON: Final = (
     "Your last turn broke off before you were done. Go on with it. Where you waited for a person's answer, make the same call again: "
     "the answer was kept."
@@ -105,12 +105,12 @@ _MAY_GO_ON: Final = "Your last turn was stopped because a budget was used up. Th
 
 @dataclass(slots=True)
 class ExternalHistory:
-    """A session up to an entry of its log; `extension` is the name under which the log keeps what only the agent's keeper knows."""
+    """A session up to an entry of its log. `extension` is the name under which the log keeps the agent's own notes."""
 
     extension: str
     load: Callable[[Payload], JsonValue]
     is_over: bool = False
-    """It is the past of another session; nothing waits there to be told."""
+    """This is the past of another session, where no message is waiting for delivery."""
     cursor: int = 0
     workspace: Workspace | None = None
     agent: str = ""
@@ -118,17 +118,17 @@ class ExternalHistory:
     mode: Mode = Mode.DEFAULT
     conversation: str = ""
     delivered: TurnId | None = None
-    """The turn whose message the agent got last."""
-    wanted: list[str] = field(default_factory=list[str])
-    """What the agent was not told yet."""
-    said: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Everything that was told before, by whom and what."""
+    """The turn whose message was delivered last."""
+    undelivered: list[str] = field(default_factory=list[str])
+    """Messages not delivered to the agent yet."""
+    transcript: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Everything said before, as pairs of speaker and text."""
     is_forked: bool = False
-    """Some of it was said in another session, to another conversation of the agent's."""
+    """Part of it was said in another session, in another conversation."""
     asks: LoggedAsks = field(default_factory=LoggedAsks)
     exhausted: set[BudgetKind] = field(default_factory=set[BudgetKind])
     is_out_of_budget: bool = False
-    """Since the agent was told something last, a budget ran out."""
+    """A budget ran out after the last delivery."""
     _queued: dict[MessageId, str] = field(default_factory=dict[MessageId, str])
     _pieces: str = ""
 
@@ -172,70 +172,70 @@ class ExternalHistory:
             case MessageAccepted() if event.role == "human":
                 self._queued[event.message] = event.text
             case MessageAccepted():
-                self._want(event.text)
+                self._add_undelivered(event.text)
             case TurnStarted():
-                self._want(*(self._queued.pop(message) for message in event.messages if message in self._queued))
+                self._add_undelivered(*(self._queued.pop(message) for message in event.messages if message in self._queued))
             case TextStreamed():
                 self._pieces += event.text
             case AgentSpoke():
                 self._pieces = ""
-                self.said.append(("You", event.text))
+                self.transcript.append(("Curtainwall" if event.ours else "You", event.text))
             case TurnEnded():
                 if self._pieces:
-                    self.said.append(("You", self._pieces))
+                    self.transcript.append(("You", self._pieces))
                     self._pieces = ""
             case MessageWithdrawn() | TurnResumed() | InterruptAsked():
                 pass
             case _:
                 assert_never(event)
 
-    def _want(self, *texts: str) -> None:
+    def _add_undelivered(self, *texts: str) -> None:
         if self.is_over:
-            self.said += (("User", text) for text in texts)
+            self.transcript += (("User", text) for text in texts)
         else:
-            self.wanted += texts
+            self.undelivered += texts
 
     def note(self, data: Mapping[str, object]) -> None:
-        """Take in what the agent's keeper wrote down: the conversation's name, and which turn's message was delivered."""
+        """Take in a note about the agent: the conversation's name, and the turn whose message was delivered."""
         conversation, delivered = data.get("conversation"), data.get("delivered")
         if isinstance(conversation, str):
             self.conversation = conversation
         if isinstance(delivered, str):
             self.delivered, self.is_out_of_budget = TurnId(delivered), False
-            self.said += (("User", text) for text in self.wanted)
-            self.wanted = []
+            self.transcript += (("User", text) for text in self.undelivered)
+            self.undelivered = []
 
-    def _inherit(self, told: JsonValue) -> None:
-        """Take over what was said in another session; the agent's own conversation stays there."""
-        # The agent's notes on what it was told stay in the other log: there, whatever a turn took up was told.
+    def _inherit(self, history: JsonValue) -> None:
+        """Take over what was said in another session, but not the agent's conversation."""
+        # The delivery notes stay in the other log. Every message that a turn there took up counts as delivered.
         parent = ExternalHistory("", self.load, is_over=True)
-        for each in told if isinstance(told, list) else ():
-            match each:
+        for entry in history if isinstance(history, list) else ():
+            match entry:
                 case {"type": str(kind), "event": event}:
                     parent.take(decode_event(kind, json.dumps(event).encode()))
                 case _:
                     raise Broken("an inherited history has an unknown form")
-        self.said = parent.said
-        self.is_forked = bool(self.said)
+        self.transcript = parent.transcript
+        self.is_forked = bool(self.transcript)
 
     def message(self) -> str:
-        """Return what the agent is told now: what it was not told yet, or that its turn goes on, and what was refused meanwhile."""
-        told = "\n\n".join(self.wanted) or (_MAY_GO_ON if self.is_out_of_budget else _GO_ON)
+        """Return the next message for the agent: what is not delivered yet, or a note to continue; then the refusals."""
+        text = "\n\n".join(self.undelivered) or (_MAY_GO_ON if self.is_out_of_budget else _GO_ON)
         refusals, self.asks.refusals = self.asks.refusals, []
-        return "\n".join((told, *(f"{refusal}. Do not make this call again." for refusal in refusals)))
+        return "\n".join((text, *(f"{refusal}. Do not make this call again." for refusal in refusals)))
 
-    def retold_message(self, message: str) -> str:
-        """Return what an agent is told that does not know what was said before."""
+    def replay_message(self, message: str) -> str:
+        """Return the message preceded by what was said before, for an agent that does not know it."""
         why = "This goes on from another conversation." if self.is_forked else "You have lost the conversation that this belongs to."
-        return f"{why} This was said:\n\n{self.tale()}\n\nNow:\n\n{message}"
+        return f"{why} This was said:\n\n{self.render_transcript()}\n\nNow:\n\n{message}"
 
     def last_words(self) -> str:
-        """Return what the agent said last."""
-        return next((text for who, text in reversed(self.said) if who == "You"), "")
+        """Return the agent's last reply."""
+        return next((text for speaker, text in reversed(self.transcript) if speaker == "You"), "")
 
-    def tale(self) -> str:
-        """Return what was said before, for an agent that has lost it; of a long one the end."""
-        told = "\n\n".join(f"{who}: {text}" for who, text in self.said)
-        if len(told) > _LONGEST_TALE:
-            told = f"…[the beginning is left out]…\n{told[-_LONGEST_TALE:]}"
-        return told
+    def render_transcript(self) -> str:
+        """Return what was said before; if that is long, only the end of it."""
+        transcript = "\n\n".join(f"{speaker}: {text}" for speaker, text in self.transcript)
+        if len(transcript) > _LONGEST_TRANSCRIPT:
+            transcript = f"…[the beginning is left out]…\n{transcript[-_LONGEST_TRANSCRIPT:]}"
+        return transcript

@@ -1,4 +1,4 @@
-"""What an agent says while it says it: shown at once, kept about every second, and whole in the end. Secrets are masked on the way."""
+"""An agent's text as it streams in: shown at once, recorded about every second, and recorded whole at the end. Secrets are masked."""
 
 import json
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ from curtainwall.model import (
 
 _KEPT_EVERY = 1_000
 _MOST_SAID = 4_000_000
-# What an agent says of its own tools, in one turn.
+# Limits on what is recorded in one turn about the agent's own tools.
 _MOST_USES = 300
 _LONGEST_NAME = 100
 _LONGEST_ARGUMENTS = 2_000
 
 
 class SaidTooMuch(TurnFailed):
-    """The agent said more in one turn than anybody reads, and was ended: the log is not its to fill."""
+    """The agent said too much in one turn and was stopped, so that it does not fill the log."""
 
 
 class LiveText:
-    """The words of one turn."""
+    """The text of one turn."""
 
     def __init__(self, at: TurnAt, journal: Journal, clock: Clock, masker: Masker) -> None:
         self._at = at
@@ -40,69 +40,69 @@ class LiveText:
         self._clock = clock
         self._masker = masker
         self._stream = StreamMasker(masker)
-        self._heard = ""
-        self._unkept = ""
+        self._received = ""
+        self._unrecorded = ""
         self._kept_at = clock.elapsed()
         self._is_begun = False
         self._room = _MOST_SAID
         self._uses = 0
 
     async def piece(self, text: str) -> None:
-        """Show a piece of a message while it comes; raise `SaidTooMuch`, once."""
+        """Show a piece of a message as it arrives; raise `SaidTooMuch`, once."""
         self._spend_room(len(text))
-        self._heard += text
+        self._received += text
         await self._show(self._stream.feed(text))
-        if self._unkept and not self._is_begun:
-            # How a message begins is in the log at once: an agent may fall silent after it, or we may be killed.
-            await self._keep(self._unkept)
+        if self._unrecorded and not self._is_begun:
+            # Record the beginning of a message at once: the agent may fall silent after it, or we may be killed.
+            await self._keep(self._unrecorded)
             self._is_begun = True
 
     async def whole(self, text: str) -> None:
-        """Keep a whole message; it is shown now where it did not come in pieces."""
+        """Record a complete message; show it now if it did not arrive in pieces."""
         await self.record(await self.worded(text))
 
     async def worded(self, text: str) -> AgentSpoke:
-        """Show what is left of a whole message, and return its event for whoever records it with others; raise `SaidTooMuch`, once."""
-        # What came in pieces was counted with them; a whole that is longer than they were says more.
-        self._spend_room(max(0, len(text) - len(self._heard)))
+        """Show the rest of a complete message and return its event, which the caller records; raise `SaidTooMuch`, once."""
+        # The pieces were already counted; count only what the complete message adds to them.
+        self._spend_room(max(0, len(text) - len(self._received)))
         masked = self._masker.mask_text(text)
-        if not self._heard:
+        if not self._received:
             await self._show(masked)
         await self._show(self._stream.finish())
-        self._heard = self._unkept = ""
+        self._received = self._unrecorded = ""
         self._is_begun = False
         self._stream = StreamMasker(self._masker)
         return AgentSpoke(at=self._clock.now(), turn=self._at.turn, text=masked)
 
     async def end(self) -> None:
-        """Keep as a message what came in pieces and was never told as a whole."""
-        if self._heard:
-            await self.whole(self._heard)
+        """Record as a message the pieces that no complete message followed."""
+        if self._received:
+            await self.whole(self._received)
 
     async def cut(self) -> None:
-        """Keep what was shown of a message that will not come to its end."""
+        """Record what was shown of a message that will not be completed."""
         rest = self._stream.finish()
         if rest:
-            self._journal.say(self._at.session, Live(kind="text", text=rest, turn=self._at.turn))
-        await self._keep(f"{self._unkept}{rest}")
-        self._heard = ""
+            self._journal.publish(self._at.session, Live(kind="text", text=rest, turn=self._at.turn))
+        await self._keep(f"{self._unrecorded}{rest}")
+        self._received = ""
         self._is_begun = False
 
     def does(self, text: str) -> None:
-        """Show a word on what the agent is doing."""
-        self._journal.say(self._at.session, Live(kind="doing", text=self._masker.mask_text(text), turn=self._at.turn))
+        """Show a short note on what the agent is doing."""
+        self._journal.publish(self._at.session, Live(kind="doing", text=self._masker.mask_text(text), turn=self._at.turn))
 
     def used(self, use: OwnToolUse) -> Sequence[Progress]:
-        """Show a tool that the agent says it uses, and return what is to be recorded of it: past so many in one turn, nothing yet."""
+        """Show a tool that the agent reports using, and return the events to record: none past the limit of one turn."""
         tool, arguments = masked_excerpt(self._masker, use.tool, _LONGEST_NAME), self._arguments(use)
-        self._journal.say(self._at.session, Live(kind="doing", text=f"{tool} {arguments}".strip()[:200]))
+        self._journal.publish(self._at.session, Live(kind="doing", text=f"{tool} {arguments}".strip()[:200]))
         self._uses += 1
         if self._uses > _MOST_USES:
             return ()
         return (ToolUsesReported(at=self._clock.now(), turn=self._at.turn, uses=(ReportedUse(tool=tool, arguments=arguments),)),)
 
     def unlisted_uses(self) -> Sequence[Progress]:
-        """Return, once, how many tools the agent says it used that were only counted."""
+        """Return, once, the event for the reported tool uses that were only counted."""
         more, self._uses = max(0, self._uses - _MOST_USES), min(self._uses, _MOST_USES)
         return (ToolUsesReported(at=self._clock.now(), turn=self._at.turn, more=more),) if more else ()
 
@@ -110,21 +110,21 @@ class LiveText:
         if use.arguments in (None, {}):
             return ""
         text = use.arguments if isinstance(use.arguments, str) else json.dumps(use.arguments, ensure_ascii=False)
-        # Half a character of an escape can be written in JSON and nowhere else.
+        # JSON can escape half a surrogate pair, which UTF-8 cannot encode.
         return masked_excerpt(self._masker, text.encode("utf-8", "replace").decode(), _LONGEST_ARGUMENTS)
 
     async def note(self, text: str) -> None:
-        """Say something ourselves, in brackets, among what the agent says."""
+        """Record a message of ours, in brackets, among those of the agent."""
         await self.cut()
         spoke = await self.worded(f"[{text}]")
         await self.record(spoke.model_copy(update={"ours": True}))
 
     def masked(self, text: str) -> str:
-        """Return a text without secrets."""
+        """Return a text with its secrets masked."""
         return self._masker.mask_text(text)
 
     async def record(self, *events: Progress) -> Sequence[AnyEvent]:
-        """Write down what happened."""
+        """Record events."""
         return await self._journal.record(self._at.session, events)
 
     def _spend_room(self, letters: int) -> None:
@@ -137,12 +137,12 @@ class LiveText:
     async def _show(self, text: str) -> None:
         if not text:
             return
-        self._journal.say(self._at.session, Live(kind="text", text=text, turn=self._at.turn))
-        self._unkept += text
+        self._journal.publish(self._at.session, Live(kind="text", text=text, turn=self._at.turn))
+        self._unrecorded += text
         if self._clock.elapsed() - self._kept_at >= _KEPT_EVERY:
-            await self._keep(self._unkept)
+            await self._keep(self._unrecorded)
 
     async def _keep(self, text: str) -> None:
-        self._unkept, self._kept_at = "", self._clock.elapsed()
+        self._unrecorded, self._kept_at = "", self._clock.elapsed()
         if text:
             await self.record(TextStreamed(at=self._clock.now(), turn=self._at.turn, text=text))

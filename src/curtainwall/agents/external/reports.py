@@ -12,38 +12,38 @@ from curtainwall.model import is_deeper
 JsonEvent = Mapping[str, JsonValue]
 
 SERVER: Final = "curtainwall"
-"""How the session's tools are called as a tool server."""
+"""The name of the tool server that offers the session's tools."""
 
 MOST_WORDS: Final = 2_000
-"""How many letters of what an agent says about a failure of its are kept."""
+"""How many characters of an agent's failure message are kept."""
 
 _DEEPEST: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the agent's text while it comes."""
+    """A piece of the agent's text as it streams in."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class WholeText:
-    """A whole message; it replaces the pieces that came before it."""
+    """A complete message, which replaces the pieces before it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A word on what the agent is doing."""
+    """A short note on what the agent is doing."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class OwnToolUse:
-    """A tool of the agent's own that it says it uses; one of the session's is told by the gate."""
+    """A tool of its own that the agent reports using. The gate records the session's tools."""
 
     tool: str
     arguments: JsonValue = None
@@ -51,14 +51,14 @@ class OwnToolUse:
 
 @dataclass(frozen=True, slots=True)
 class ConversationName:
-    """The agent's own name of the conversation that it is in."""
+    """The agent's name for its current conversation."""
 
     conversation: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedFailure:
-    """The turn has failed, whatever the exit code will be; `stop` says that there is no sense in waiting for the end."""
+    """The turn has failed, whatever the exit code. `stop` means that waiting for the end is pointless."""
 
     why: str
     stop: bool = False
@@ -66,65 +66,65 @@ class ReportedFailure:
 
 @dataclass(frozen=True, slots=True)
 class ConversationUnknown:
-    """The agent does not know the conversation that it was to go on with."""
+    """The agent does not know the conversation it should resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedEnd:
-    """The agent says itself that its turn is over."""
+    """The agent reports that its turn is over."""
 
 
 AgentReport = TextDelta | WholeText | Activity | OwnToolUse | ConversationName | ReportedFailure | ConversationUnknown | ReportedEnd
 
 
 class OutputParser(Protocol):
-    """Listens to one turn of an agent, line by line."""
+    """Parses what an agent prints in one turn, line by line."""
 
-    def hear(self, line: str) -> Sequence[AgentReport]:
-        """Take a line of stdout."""
+    def parse_stdout(self, line: str) -> Sequence[AgentReport]:
+        """Parse a line of stdout."""
         ...
 
     def parse_stderr(self, line: str) -> Sequence[AgentReport]:
-        """Take a line of stderr."""
+        """Parse a line of stderr."""
         ...
 
 
 def is_session_tool(name: str) -> bool:
-    """Tell whether a tool is one of the session's, under any of the spellings that agents have for it."""
+    """Tell whether a tool is one of the session's, in any agent's spelling."""
     return SERVER in name
 
 
 class JsonOutputParser:
-    """An ear for agents that tell each event as a JSON object on a line; anything else on stdout is passed over."""
+    """Parses the output of agents that print one JSON object per line; other lines on stdout are ignored."""
 
-    def hear(self, line: str) -> Sequence[AgentReport]:
-        """Take a line of stdout."""
+    def parse_stdout(self, line: str) -> Sequence[AgentReport]:
+        """Parse a line of stdout."""
         event = parse_event(line)
         return () if event is None else self.take(event)
 
     def parse_stderr(self, line: str) -> Sequence[AgentReport]:
-        """Take a line of stderr."""
+        """Parse a line of stderr."""
         del line
         return ()
 
     def take(self, event: JsonEvent) -> Sequence[AgentReport]:
-        """Take an event."""
+        """Parse an event."""
         raise NotImplementedError
 
 
 def parse_event(line: str) -> JsonEvent | None:
-    """Return the object that a line is; None for anything else, and for one that is nested too deeply to be told of."""
+    """Return the JSON object on a line, or None if there is none or it is nested too deeply to record."""
     try:
         event = cast("JsonValue", json.loads(line))
     except (ValueError, RecursionError):
         return None
-    # What has so few brackets is not deep, and that is nearly every line.
+    # Counting brackets is cheap and clears nearly every line.
     is_flat = line.count("{") + line.count("[") <= _DEEPEST
     return event if isinstance(event, dict) and (is_flat or not is_deeper(event, _DEEPEST)) else None
 
 
 def nested(value: JsonValue, *names: str) -> JsonValue:
-    """Return what is found by these names inside objects, or None."""
+    """Return the value at this path of keys, or None."""
     for name in names:
         if not isinstance(value, dict):
             return None
@@ -133,20 +133,26 @@ def nested(value: JsonValue, *names: str) -> JsonValue:
 
 
 def nested_text(value: JsonValue, *names: str) -> str:
-    """Return the text that is found by these names inside objects, or nothing."""
-    found = nested(value, *names)
-    return found if isinstance(found, str) else ""
+    """Return the text at this path of keys, or an empty string."""
+    text = nested(value, *names)
+    return text if isinstance(text, str) else ""
+
+
+def readable_error(message: str) -> str:
+    """Return an API's error without the JSON around it."""
+    error = dict(parse_event(message) or {})
+    return nested_text(error, "error", "message") or nested_text(error, "message") or message
 
 
 class LineSplitter:
-    """The lines of one stream. Of one that is too long only the beginning is kept, which makes it unreadable."""
+    """Splits one stream into lines. A line that is too long is cut, which makes it unparseable."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
         self._half = bytearray()
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """Return the lines that end in a piece, without their ends."""
+        """Return the lines that this piece completes, without their newlines."""
         *ends, rest = piece.split(b"\n")
         lines: list[bytes] = []
         for end in ends:
@@ -156,39 +162,39 @@ class LineSplitter:
         return lines
 
     def rest(self) -> bytes:
-        """Return the line that has not ended, and forget it."""
+        """Return the unfinished line and clear it."""
         half, self._half = bytes(self._half), bytearray()
         return half
 
     def _add(self, piece: bytes) -> None:
-        # Looked at once, and never more than there is room for: otherwise each piece would cost as much as all before it.
+        # Add each piece once and only as far as it fits: otherwise each piece would cost as much as all before it.
         room = self._longest - len(self._half)
         self._half += piece if len(piece) <= room else piece[:room]
 
 
-# A server that is still starting is reported as pending, and waited for before the first request.
+# A server that is still starting is reported as pending; Claude Code waits for it before the first request.
 _REACHED: Final = frozenset({"connected", "pending"})
 
 _TOKEN: Final = "sk-ant-oat"  # noqa: S105 - how any such token begins
 
 
 def claude_key(key: str) -> dict[str, str]:
-    """Return the variable in which the program looks for a key; a token of OAuth has one of its own, and is told by how it begins."""
+    """Return the environment variable for a key. An OAuth token, recognized by its prefix, has a different one."""
     return {"CLAUDE_CODE_OAUTH_TOKEN" if key.startswith(_TOKEN) else "ANTHROPIC_API_KEY": key}
 
 
 class ClaudeOutputParser(JsonOutputParser):
-    """Listens to stream-json."""
+    """Parses Claude Code's stream-json."""
 
     def parse_stderr(self, line: str) -> Sequence[AgentReport]:
-        """Take a line of stderr."""
+        """Parse a line of stderr."""
         return (ConversationUnknown(),) if line.startswith("No conversation found") else ()
 
     def take(self, event: JsonEvent) -> Sequence[AgentReport]:
-        """Take an event."""
+        """Parse an event."""
         match event:
             case {"type": "system", "subtype": "init"}:
-                return self._begun(event)
+                return self._started(event)
             case {"type": "system", "subtype": "api_retry"}:
                 return (Activity(f"the model's API failed ({event.get('error')}); trying again"),)
             case {"type": "stream_event", "parent_tool_use_id": None}:
@@ -197,42 +203,42 @@ class ClaudeOutputParser(JsonOutputParser):
             case {"type": "assistant", "parent_tool_use_id": None}:
                 return self._spoke(event)
             case {"type": "assistant"}:
-                # Of what the agent's helpers do, only the tools that they use.
-                return [heard for heard in self._spoke(event) if isinstance(heard, OwnToolUse)]
+                # Of the agent's sub-agents, report only the tools that they use.
+                return [report for report in self._spoke(event) if isinstance(report, OwnToolUse)]
             case {"type": "result"}:
                 return self._ended(event)
             case _:
                 return ()
 
-    def _begun(self, event: JsonEvent) -> Sequence[AgentReport]:
+    def _started(self, event: JsonEvent) -> Sequence[AgentReport]:
         servers = event.get("mcp_servers")
         listed = servers if isinstance(servers, list) else []
         states = {nested_text(server, "name"): nested_text(server, "status") for server in listed}
         state = states.get(SERVER, "missing")
-        named = ConversationName(nested_text(dict(event), "session_id"))
-        return (named,) if state in _REACHED else (named, ReportedFailure(f"it did not reach the session's tools ({state})", stop=True))
+        name = ConversationName(nested_text(dict(event), "session_id"))
+        return (name,) if state in _REACHED else (name, ReportedFailure(f"it did not reach the session's tools ({state})", stop=True))
 
     def _spoke(self, event: JsonEvent) -> Sequence[AgentReport]:
         if event.get("is_api_error_message"):
             return ()
         content = nested(event.get("message"), "content")
         parts = content if isinstance(content, list) else []
-        heard: list[AgentReport] = []
+        reports: list[AgentReport] = []
         text = "".join(nested_text(part, "text") for part in parts if nested_text(part, "type") == "text")
         if text:
-            heard.append(WholeText(text))
-        heard += (
+            reports.append(WholeText(text))
+        reports += (
             _tool(part) for part in parts if nested_text(part, "type") == "tool_use" and not is_session_tool(nested_text(part, "name"))
         )
-        return heard
+        return reports
 
     def _ended(self, event: JsonEvent) -> Sequence[AgentReport]:
         if not event.get("is_error") and event.get("subtype") == "success":
             return (ReportedEnd(),)
         errors = event.get("errors")
-        listed = [str(each) for each in errors] if isinstance(errors, list) else []
-        why = nested_text(dict(event), "result") or "; ".join(listed) or str(event.get("subtype"))
-        if any(each.startswith("No conversation found") for each in listed):
+        messages = [str(error) for error in errors] if isinstance(errors, list) else []
+        why = nested_text(dict(event), "result") or "; ".join(messages) or str(event.get("subtype"))
+        if any(message.startswith("No conversation found") for message in messages):
             return (ConversationUnknown(),)
         return (ReportedFailure(why),)
 

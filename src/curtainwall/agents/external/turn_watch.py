@@ -1,4 +1,4 @@
-"""What happens around a turn while a foreign agent works: humans are asked, budgets run out, time passes. It says when to stop."""
+"""Watches a turn of an external agent (approvals, budgets, time) and says when it must stop."""
 
 import time
 from typing import Final
@@ -21,26 +21,26 @@ USED_UP: Final = "a budget is used up; `/budget` shows and raises it"
 
 
 class TurnWatch:
-    """Follows the log of one turn, which may take so many seconds of work. While a human is asked, time without a sign of life is none."""
+    """Follows the log of one turn, which has `most` seconds of work. While a human is asked, time without a sign of life does not count."""
 
     def __init__(self, most: float) -> None:
         self._most = most
         self._looked_at = time.monotonic()
         self._lived_at = self._looked_at
         self.work = OpenWork()
-        """What is open of all that came since the turn began."""
+        """The work that is still open since the turn began."""
         self.heard_at = self._looked_at
         self.worked = 0.0
-        """Seconds of work, without those in which a human was waited for and nothing was heard."""
+        """Seconds of work, without those in which the agent waited silently for a human."""
 
     @property
     def asked(self) -> bool:
-        """Whether a human is asked."""
+        """Whether a human is being asked."""
         return bool(self.work.approvals)
 
     @property
     def left(self) -> float:
-        """Seconds of work that the turn still has."""
+        """Seconds of work that remain for the turn."""
         return max(0.0, self._most - self.worked)
 
     def note_life(self) -> None:
@@ -48,7 +48,7 @@ class TurnWatch:
         self.heard_at = self._lived_at = time.monotonic()
 
     async def until_stop(self, feed: Feed, session: SessionId, after: int) -> TurnResult:
-        """Return, with how the turn ends, when the agent has to stop; where it need not, never."""
+        """Return how the turn ends once the agent has to stop; if it never has to, never return."""
         stream = session_stream(session)
         try:
             while True:
@@ -56,7 +56,7 @@ class TurnWatch:
                 self.count()
                 for recorded in feed.read(stream, after):
                     event, after = recorded.event, recorded.seq
-                    # The last request that is allowed may still be answered; the one after it is refused.
+                    # The last allowed request may still be answered; the next one is refused.
                     if isinstance(event, BudgetExhausted) and event.kind is not BudgetKind.STEPS:
                         return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
                     self.take(event)
@@ -70,19 +70,19 @@ class TurnWatch:
     def count(self) -> None:
         """Count the time since the last look."""
         now = time.monotonic()
-        # One ask must not make everything free that an agent does beside it.
+        # One open approval must not make everything else that the agent does free.
         until = self._lived_at if self.asked else now
         self.worked += max(0.0, until - self._looked_at)
         self._looked_at = now
 
     def take(self, event: AnyEvent) -> None:
-        """Take in what the log says."""
+        """Take in an event of the log."""
         take(self.work, event)
 
     def next_look(self) -> float | None:
-        """Return the seconds until something has to be looked at again; None where only the log can bring news."""
-        # While a human is asked only signs of life use up what is left, however little that is: nothing comes of looking all the time.
+        """Return the seconds until the next look; None if only the log can bring news."""
+        # While a human is asked, only signs of life use up the remaining time, so a constant check would be pointless.
         return max(self.left, _LOOK_EVERY) if self.asked else self.left
 
     async def look(self) -> None:
-        """Do what has to be done now; an agent's own watch says what that is."""
+        """Do what is due now; subclasses define it."""

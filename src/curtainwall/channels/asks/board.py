@@ -1,13 +1,14 @@
-"""The board: every open ask that is routed to a channel, as cards; it tells when they are settled and by whom, and takes answers."""
+"""The board: every open ask routed to a channel, shown as cards. It reports when and by whom they are settled, and takes answers."""
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol
+from typing import Literal, Protocol
 
-from curtainwall.channels.asks.answers import Key, answer_each
+from curtainwall.channels.asks.answerers import Key
+from curtainwall.channels.asks.answers import answer_each
 from curtainwall.channels.asks.cards import CardLine, card_lines
 from curtainwall.channels.places import origin_of
 from curtainwall.channels.plain import plain_line
@@ -39,34 +40,34 @@ from curtainwall.model import (
 Status = Literal["open", "granted", "denied", "expired", "withdrawn"]
 
 ReasonOf = Callable[[RuleId], str]
-"""Says what a rule is there for."""
+"""Returns the purpose of a rule."""
 
-# Everything that a busy house does wakes the board; it looks at most so often, and nothing that happened meanwhile is missed.
+# Every change in a busy installation wakes the board, so it refreshes at most this often. No change is lost in between.
 _REST = 0.02
 
-# With very many asks a look takes longer, and others have to be served in between.
+# With very many asks a refresh takes longer; this leaves time for other work in between.
 _REST_TO_LOOK = 4
 
 
 WhoMay = Callable[[], Callable[[Key], str]]
-"""Looks at who may answer asks now, and returns what tells it of each in words; nothing where nobody needs to be told."""
+"""Reads who may answer asks now and returns a function that describes it for each ask; "" if there is nothing to mention."""
 
 
 class AskDesk(Protocol):
     """The part of the desk that a board needs."""
 
     async def send(self, session: SessionId, command: AnswerApproval) -> int:
-        """Have an answer decided; raise its refusal."""
+        """Submit an answer for decision; raise its refusal."""
         ...
 
     def view(self, session: SessionId) -> SessionView:
-        """Return the session as it is now; raise `NotFound`."""
+        """Return the current state of the session; raise `NotFound`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AskingRule:
-    """A rule that asked, and what it is there for."""
+    """A rule that asked, and its purpose."""
 
     rule: RuleId
     reason: str
@@ -84,9 +85,9 @@ class AskSettlement:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One ask, or identical asks of repeated firings, as a channel shows them; what the agent wrote in it is inert only in `lines`.
+    """One ask, or identical asks of repeated firings, as a channel shows them. Only `lines` escapes what the agent wrote.
 
-    `joined` holds every ask that an answer to this card answers, the card's own first; `series` is the job that they are firings of.
+    `joined` holds every ask that an answer to this card covers, the card's own first; `series` is the job that fired them.
     """
 
     approval: ApprovalId
@@ -100,20 +101,20 @@ class Card:
     series: tuple[str, str] | None = None
     settled: AskSettlement | None = None
     may_answer: str = ""
-    """Who may answer, in words, where that is not simply whoever runs this house."""
+    """Who may answer, in words; empty if it is only the person who runs this installation."""
 
     @property
     def key(self) -> Key:
-        """What names the card."""
+        """The card's identity."""
         return self.session, self.approval
 
     def shows(self, approval: str, session: SessionId | None = None) -> bool:
-        """Tell whether an ask of this name, in this session where one is given, is on the card."""
-        return any(name == approval and session in (None, of) for of, name in self.joined)
+        """Tell whether the card shows the ask with this id, in this session if one is given."""
+        return any(id_ == approval and session in (None, owner) for owner, id_ in self.joined)
 
     @property
     def newest(self) -> ApprovalId:
-        """The id to answer this card by: an answer is for the ask that it names and the identical ones before it, and none behind it."""
+        """The id to answer this card by: an answer covers the named ask and the identical ones before it, none after it."""
         return self.joined[-1][1]
 
     @property
@@ -128,27 +129,27 @@ class Card:
 
     @property
     def lines(self) -> tuple[CardLine, ...]:
-        """The card for a person: what is wanted and why, both forms of the arguments, and what would change."""
+        """The card for a person: what is requested and why, both forms of the arguments, and what would change."""
         return card_lines(self.ask)
 
     @property
     def tag(self) -> str:
-        """Where the ask comes from, in a line of its own before the card."""
-        told = f"{self.origin}, " if self.origin else ""
+        """Where the ask comes from, on a separate line before the card."""
+        origin = f"{self.origin}, " if self.origin else ""
         more = f", asked {len(self.joined)} times" if len(self.joined) > 1 else ""
-        return plain_line(f"[{told}session {self.session} `{self.name}`{more}]")
+        return plain_line(f"[{origin}session {self.session} `{self.name}`{more}]")
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerResult:
-    """What to say to somebody who answered, and whether the answer counted."""
+    """The reply to a person who answered, and whether the answer counted."""
 
     text: str
     counted: bool
 
 
 class Board:
-    """The asks of one channel, or of one place on it; without either, of the whole house."""
+    """The asks of one channel, or of one place on it; of the whole installation if neither is given."""
 
     def __init__(
         self, desk: AskDesk, feed: Feed, index: Index, reason_of: ReasonOf, at: ShownAt | None = None, who_may: WhoMay | None = None
@@ -159,27 +160,29 @@ class Board:
         self._reason_of = reason_of
         self._at = at
         self._who_may = who_may
-        self._made: dict[Key, _Candidate] = {}
+        self._candidates: dict[Key, _Candidate] = {}
 
     def cards(self) -> tuple[Card, ...]:
-        """Return the open cards, all of them, oldest first."""
+        """Return all open cards, oldest first."""
         rows = self._index.approvals(ApprovalQuery(shown_at=self._at, limit=None, brief=True))
         views: dict[SessionId, SessionView | None] = {}
-        made = {(row.session, row.approval): it for row in reversed(rows) if (it := self._make(row, views)) is not None}
-        self._made = made
-        cards = _joined(made.values())
-        if not made or self._who_may is None:
+        candidates = {
+            (row.session, row.approval): candidate for row in reversed(rows) if (candidate := self._candidate_for(row, views)) is not None
+        }
+        self._candidates = candidates
+        cards = _join(candidates.values())
+        if not candidates or self._who_may is None:
             return tuple(cards)
-        # Places and operators change while an ask is open, so this is no part of what is made once.
+        # Places and operators change while an ask is open, so this is not part of the cached card.
         who_may = self._who_may()
         return tuple(replace(card, may_answer=words) if (words := who_may(card.key)) else card for card in cards)
 
     def cards_after(self, approval: str, session: SessionId | None = None) -> tuple[Card, ...]:
-        """Return the open cards behind an ask, which may have been settled meanwhile; raise `NotFound` if it was never here."""
+        """Return the open cards after an ask, which may have been settled since; raise `NotFound` if the board never had it."""
         cards = self.cards()
-        place = next((place for place, card in enumerate(cards) if card.shows(approval, session)), None)
-        if place is not None:
-            return cards[place + 1 :]
+        index = next((index for index, card in enumerate(cards) if card.shows(approval, session)), None)
+        if index is not None:
+            return cards[index + 1 :]
         query = ApprovalQuery(approval=ApprovalId(approval), session=session, shown_at=self._at, open_only=False, limit=1, brief=True)
         for row in self._index.approvals(query):
             behind = (row.asked, row.session, row.approval)
@@ -187,7 +190,7 @@ class Board:
         raise NotFound(f"there is no ask `{approval}` here")
 
     def find(self, approval: str, session: SessionId | None = None) -> Card:
-        """Return the open card that shows an ask; raise `AlreadyAnswered` with how it ended, `NotFound` where none or two are meant."""
+        """Return the open card that shows an ask; raise `AlreadyAnswered` with how it ended, or `NotFound` if none or several match."""
         here = [card for card in self.cards() if card.shows(approval, session)]
         if len(here) > 1:
             sessions = ", ".join(card.session for card in here)
@@ -201,51 +204,51 @@ class Board:
         raise AlreadyAnswered(settled_words(rows[0]))
 
     async def follow(self, known: Iterable[Card] = ()) -> AsyncIterator[Card]:
-        """Yield every open card that is not known as it is, and from then on those that are new, have changed, or are settled.
+        """Yield every open card that differs from `known`, then each card that is new, changed or settled.
 
-        Of a card that was open when it became known the end is told, also where it came before the first look.
+        The end of every card in `known` is reported, even if it was settled before the first refresh.
         """
-        told = {card.key: card for card in known}
+        reported = {card.key: card for card in known}
         async for _ in self._feed.changes():
-            began = time.monotonic()
-            now = {card.key: card for card in self.cards()}
-            took = time.monotonic() - began
-            for key in [key for key in told if key not in now]:
-                yield self._ended(told.pop(key))
-            for key, card in now.items():
-                if told.get(key) != card:
-                    told[key] = card
+            started = time.monotonic()
+            current = {card.key: card for card in self.cards()}
+            took = time.monotonic() - started
+            for key in [key for key in reported if key not in current]:
+                yield self._settled_card(reported.pop(key))
+            for key, card in current.items():
+                if reported.get(key) != card:
+                    reported[key] = card
                     yield card
             await asyncio.sleep(max(_REST, _REST_TO_LOOK * took))
 
     async def answer(self, card: Card, *, granted: bool, by: Who, scope: GrantScope = GrantScope.ONCE, reason: str = "") -> AnswerResult:
-        """Answer every ask of a card and return what to say; whoever is late hears who settled it, and when."""
+        """Answer every ask of a card and return the reply; a late answer is told who settled the ask, and when."""
         return await self.answer_all(
             card.joined, AnswerApproval(by=by, approval=card.approval, granted=granted, scope=scope, reason=reason)
         )
 
     async def answer_all(self, asks: Sequence[Key], command: AnswerApproval) -> AnswerResult:
-        """Give one answer to several asks and return what to say: which of them it settled, and why it did not settle the others.
+        """Give one answer to several asks; the reply says which of them it settled, and why not the others.
 
-        A fault is raised where nothing was settled: whatever passes, the same answer can be given again then.
+        If nothing was settled because of a temporary error, that error is raised: the same answer can be given again later.
         """
         faults = await answer_each(self._desk.send, asks, command)
-        refused = {key: self._late(key) if isinstance(why, NotFound) else str(why) for key, why in faults.items()}
+        refused = {key: self._how_settled(key) if isinstance(error, NotFound) else str(error) for key, error in faults.items()}
         settled = [key for key in asks if key not in refused]
         if not settled:
-            passing = (fault for fault in faults.values() if not isinstance(fault, CommandRefused | Undecided))
-            if (fault := next(passing, None)) is not None:
-                raise fault
-            return AnswerResult(refused[asks[0]] if len(set(refused.values())) == 1 else _each(refused), counted=False)
+            temporary = (error for error in faults.values() if not isinstance(error, CommandRefused | Undecided))
+            if (error := next(temporary, None)) is not None:
+                raise error
+            return AnswerResult(refused[asks[0]] if len(set(refused.values())) == 1 else _refusal_words(refused), counted=False)
         how_far = "once" if command.scope is GrantScope.ONCE else f"for the {command.scope}"
-        words = f"{f'approved {how_far}' if command.granted else 'denied'}: {_named(settled) if refused else settled[0][1]}"
+        words = f"{f'approved {how_far}' if command.granted else 'denied'}: {_ask_names(settled) if refused else settled[0][1]}"
         if len(asks) > 1:
             words += f", {len(settled)} of {len(asks)} identical asks"
-        return AnswerResult(f"{words}; {_each(refused)}" if refused else words, counted=True)
+        return AnswerResult(f"{words}; {_refusal_words(refused)}" if refused else words, counted=True)
 
-    def _make(self, row: ApprovalRow, views: dict[SessionId, SessionView | None]) -> "_Candidate | None":
-        """Return the card of a row; what it shows stays as it was asked, so it is made once."""
-        if (before := self._made.get((row.session, row.approval))) is not None:
+    def _candidate_for(self, row: ApprovalRow, views: dict[SessionId, SessionView | None]) -> "_Candidate | None":
+        """Return the card of a row. It shows what was asked and never changes, so it is made once."""
+        if (before := self._candidates.get((row.session, row.approval))) is not None:
             return before
         if row.session not in views:
             try:
@@ -253,14 +256,14 @@ class Board:
             except NotFound:
                 views[row.session] = None
         view = views[row.session]
-        ask = next((it for it in view.pending if it.approval == row.approval), None) if view is not None else None
+        ask = next((ask for ask in view.pending if ask.approval == row.approval), None) if view is not None else None
         if view is None or ask is None:
-            # Settled since the row was read: the next look will not find it.
+            # Settled since the row was read: the next refresh will not list it.
             return None
         card = card_of(ask, view, self._index.routes_to(row.session), self._reason_of)
         return _Candidate(card, _likeness(card))
 
-    def _ended(self, card: Card) -> Card:
+    def _settled_card(self, card: Card) -> Card:
         rows = self._index.approvals(ApprovalQuery(session=card.session, approval=card.approval, open_only=False))
         row = rows[0] if rows else None
         if row is None or row.settled is None:
@@ -268,7 +271,7 @@ class Board:
             return replace(card, settled=AskSettlement("withdrawn", "", card.ask.asked, gone))
         return replace(card, settled=AskSettlement(row.status, row.settled_by, row.settled, row.reason))
 
-    def _late(self, key: Key) -> str:
+    def _how_settled(self, key: Key) -> str:
         """Return how an ask ended that its session no longer remembers."""
         session, approval = key
         rows = self._index.approvals(ApprovalQuery(session=session, approval=approval, open_only=False))
@@ -276,7 +279,7 @@ class Board:
 
 
 def settled_words(row: ApprovalRow) -> str:
-    """Return how an ask was settled, for somebody who comes late."""
+    """Return how an ask was settled, for a person who answers too late."""
     if row.settled is None:
         return f"approval `{row.approval}` is open"
     at = clock_time(row.settled)
@@ -290,42 +293,42 @@ def settled_words(row: ApprovalRow) -> str:
 
 
 def card_of(ask: PendingAsk, view: SessionView, places: Sequence[Route], reason_of: ReasonOf) -> Card:
-    """Return the card of one open ask, joined with no other yet."""
+    """Return the card of one open ask, not yet joined with others."""
     rules = tuple(AskingRule(rule, reason_of(rule)) for rule in ask.because)
     joined = ((view.session, ask.approval),)
     return Card(ask.approval, view.session, view.name, origin_of(places), ask, rules, view.labels, joined, series_at(places))
 
 
 def join_cards(cards: Iterable[Card]) -> list[Card]:
-    """Return the cards with identical asks of repeated firings under the first of them."""
-    return _joined(_Candidate(card, _likeness(card)) for card in cards)
+    """Return the cards, with identical asks of repeated firings joined under the first one."""
+    return _join(_Candidate(card, _likeness(card)) for card in cards)
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A card of one ask, and what it has in common with those that are identical."""
+    """A card of one ask, and the key that identical asks share."""
 
     card: Card
     likeness: object
 
 
-def _joined(made: Iterable[_Candidate]) -> list[Card]:
+def _join(candidates: Iterable[_Candidate]) -> list[Card]:
     alike: dict[object, list[Card]] = {}
-    for it in made:
-        alike.setdefault(it.likeness, []).append(it.card)
+    for candidate in candidates:
+        alike.setdefault(candidate.likeness, []).append(candidate.card)
     return [replace(first, joined=(first.key, *(card.key for card in rest))) if rest else first for first, *rest in alike.values()]
 
 
-def _named(asks: Iterable[Key]) -> str:
+def _ask_names(asks: Iterable[Key]) -> str:
     return ", ".join(f"{approval} in session {session}" for session, approval in asks)
 
 
-def _each(refused: Mapping[Key, str]) -> str:
-    """Return which asks were not settled, each with why, those with the same reason together."""
-    alike: dict[str, list[Key]] = {}
-    for key, why in refused.items():
-        alike.setdefault(why, []).append(key)
-    return "; ".join(f"not settled by this: {_named(keys)}: {why}" for why, keys in alike.items())
+def _refusal_words(refused: Mapping[Key, str]) -> str:
+    """Return which asks were not settled and why, grouped by reason."""
+    by_reason: dict[str, list[Key]] = {}
+    for key, reason in refused.items():
+        by_reason.setdefault(reason, []).append(key)
+    return "; ".join(f"not settled by this: {_ask_names(keys)}: {reason}" for reason, keys in by_reason.items())
 
 
 def _likeness(card: Card) -> object:
@@ -334,54 +337,7 @@ def _likeness(card: Card) -> object:
         return card.key
     subject = card.ask.subject
     written = json.dumps(dict(subject.raw), sort_keys=True)
-    # What set a label is a call of one session alone; that there is one counts below. No line of the agent's begins like that.
+    # A label's source is a call of one session, so it differs; the label itself counts below. No agent-written line starts with "label ".
     shown = tuple(line for line in card.shown.splitlines() if not line.startswith("label "))
     labels = frozenset(source.label for source in card.labels)
     return card.series, subject.tool, subject.digest, written, card.ask.because, shown, labels
-
-
-SEES_ALL: Final = "web"
-"""The channel whose operators see every ask of the house; on any other, those that are shown there."""
-
-_MOST_NAMED: Final = 5
-
-Operators = Mapping[str, Collection[str]]
-"""The operators of each channel that is served, by the channel's name."""
-
-MayAnswer = Mapping[str, tuple[str, ...]]
-"""Who may answer one ask besides whoever runs this house, by the channel."""
-
-
-def answerers(index: Index, operators: Operators) -> Callable[[Key], MayAnswer]:
-    """Return what tells who may answer an open ask, as it is shown now."""
-    shown = {
-        channel: {row.session for row in index.approvals(ApprovalQuery(shown_at=ShownAt(channel), limit=None, brief=True))}
-        for channel in operators
-        if channel != SEES_ALL
-    }
-
-    def of(ask: Key) -> MayAnswer:
-        seeing = {channel: people for channel, people in operators.items() if channel == SEES_ALL or ask[0] in shown[channel]}
-        return {channel: tuple(sorted(people)) for channel, people in sorted(seeing.items()) if people}
-
-    return of
-
-
-def answerer_words(found: MayAnswer, own: str, here: str = "") -> str:
-    """Return who may answer, in words; nothing where that is whoever runs this house alone, who is called `own` wherever they are.
-
-    On the channel `here` its one operator is not told either that they may, where nobody else may.
-    """
-    others = {channel: people for channel, people in found.items() if not {*people} <= {own}}
-    if not others or (others.keys() == {here} and len(others[here]) == 1):
-        return ""
-    return (
-        f"may be answered {', '.join(f'on {channel} by {_people_words(people)}' for channel, people in found.items())}, and at its machine"
-    )
-
-
-def _people_words(people: tuple[str, ...]) -> str:
-    told = [plain_line(name, 80) for name in people[:_MOST_NAMED]]
-    if len(people) > _MOST_NAMED:
-        return f"{', '.join(told)} and {len(people) - _MOST_NAMED} more"
-    return " or ".join(filter(None, (", ".join(told[:-1]), told[-1])))

@@ -1,4 +1,4 @@
-"""Events in a line for people: what happened, in which tone, and nothing where it need not be told."""
+"""Events as single lines for people: what happened and in which tone, or None for events that are not worth showing."""
 
 import math
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ class EventLine:
 
 @dataclass(frozen=True, slots=True)
 class CommandHints:
-    """What is typed where this is read: slash words in a conversation, commands at a shell; without a budget, nothing."""
+    """What the reader can type: slash words in a conversation, commands at a shell; an empty budget means there is no command for it."""
 
     why: str = "/why"
     budget: str = "/budget"
@@ -99,17 +99,17 @@ class CommandHints:
 
 _SLASH = CommandHints()
 ON_PAGES = CommandHints(budget="")
-"""Where slash words are not taken."""
+"""For pages, where slash words are not accepted."""
 
 
 def doubled_limit(kind: BudgetKind, used: float, limit: float) -> str:
-    """Return twice what there was of a budget, as somebody types it to allow more."""
+    """Return twice the amount of a budget, as a person types it to raise the limit."""
     amount = 2 * max(used, limit)
     return f"{max(amount, 0.01):.2f}" if kind is BudgetKind.DOLLARS else f"{math.ceil(amount)}"
 
 
 def describe_event(event: AnyEvent, before: SessionActivity, typed: CommandHints = _SLASH) -> EventLine | None:
-    """Return what is worth telling of an event; `before` is the tale without it."""
+    """Return the line for an event, or None; `before` is the session's activity up to that event."""
     if isinstance(event, CallEvent):
         return _describe_call(event, before, typed)
     if isinstance(event, ApprovalEvent | GrantEvent):
@@ -122,7 +122,7 @@ def describe_event(event: AnyEvent, before: SessionActivity, typed: CommandHints
         return _describe_refused(event) if isinstance(event, RequestsRefused) else EventLine("dim", _reported_words(event))
     if isinstance(event, LifeEvent | BudgetEvent | BreakerEvent | ContextEvent):
         return _describe_session(event, typed)
-    return _describe_held(held_files(event, untold=True)) if isinstance(event, ExtensionNoted) else None
+    return _describe_held(held_files(event, unreported=True)) if isinstance(event, ExtensionNoted) else None
 
 
 def _describe_call(event: CallEvent, before: SessionActivity, typed: CommandHints) -> EventLine | None:
@@ -134,11 +134,11 @@ def _describe_call(event: CallEvent, before: SessionActivity, typed: CommandHint
                 return EventLine("warn", f"✗ {words}: exit code {code}")
             return EventLine("dim", f"✓ {words}") if event.ok else EventLine("warn", f"✗ {words} failed")
         case CallPermitted():
-            # Every call that touches such things brings the label along; only the first makes a difference.
+            # Every call that touches such things carries the label; only the first one changes anything.
             new = [f"{source.label} ({source.origin})" for source in event.labels if source.label not in before.labels]
             return EventLine("dim", plain_line(f"from here on the session counts as {', '.join(new)}")) if new else None
         case CallDenied() if _BY_HUMAN in event.verdict.because:
-            return None  # the answer was told already, with whoever gave it
+            return None  # the answer was already shown, with who gave it
         case CallDenied():
             subject = before.subject_of(event.call)
             rules = ", ".join(event.verdict.because)
@@ -157,7 +157,7 @@ def _describe_call(event: CallEvent, before: SessionActivity, typed: CommandHint
 
 
 def describe_change(event: AnyEvent, who: Who) -> EventLine | None:
-    """Return what somebody else changed about the session."""
+    """Return the line for a change that another person made to the session."""
     if not isinstance(event, LifeEvent | SettingEvent | GrantEvent | BudgetEvent):
         return None
     match event:
@@ -188,7 +188,7 @@ def describe_change(event: AnyEvent, who: Who) -> EventLine | None:
 
 
 def _masked_words(event: MessageAccepted) -> EventLine | None:
-    """Tell whoever wrote a message which parts of it the agent does not see."""
+    """Tell the author of a message which parts of it the agent does not see."""
     masks = tuple(dict.fromkeys(masks_in(event.text)))
     if not masks:
         return None
@@ -258,11 +258,11 @@ def _describe_session(event: LifeEvent | BudgetEvent | BreakerEvent | ContextEve
 
 
 def _describe_refused(event: RequestsRefused) -> EventLine:
-    """Tell what the proxy refused; a foreign key is the worst of it."""
-    listed = [_refused_words(request) for request in event.requests[:_NAMED]]
+    """Describe what the network proxy refused; a foreign key is the most serious."""
+    parts = [_refused_words(request) for request in event.requests[:_NAMED]]
     count = event.more + sum(request.count for request in event.requests[_NAMED:])
-    others = ("more requests" if listed else "requests") if count != 1 else ("more request" if listed else "request")
-    words = "; ".join((*listed, *([f"{count:,} {others}"] if count else [])))
+    others = ("more requests" if parts else "requests") if count != 1 else ("more request" if parts else "request")
+    words = "; ".join((*parts, *([f"{count:,} {others}"] if count else [])))
     tone: Tone = "bad" if any(request.kind == "key" for request in event.requests) else "warn"
     return EventLine(tone, plain_line(f"✗ the network proxy refused {words}"))
 
@@ -275,29 +275,29 @@ def _refused_words(request: RefusedRequest) -> str:
 
 
 def _reported_words(event: ToolUsesReported) -> str:
-    """Tell what the agent says that it did; nothing shows that it is so."""
-    listed = [short(f"{use.tool} {use.arguments}", _ROOM) for use in event.uses[:_NAMED]]
+    """Describe what the agent says it did; nothing verifies it."""
+    parts = [short(f"{use.tool} {use.arguments}", _ROOM) for use in event.uses[:_NAMED]]
     count = event.more + len(event.uses[_NAMED:])
-    counted = [f"{count:,} {'more ' if listed else ''}{'time' if count == 1 else 'times'}"] if count else []
-    return f"· the agent says it used its own tools: {'; '.join((*listed, *counted))}"
+    counted = [f"{count:,} {'more ' if parts else ''}{'time' if count == 1 else 'times'}"] if count else []
+    return f"· the agent says it used its own tools: {'; '.join((*parts, *counted))}"
 
 
 def _exit_code(event: CallFinished) -> int:
-    """Return what a command that ran ended with, where its outcome says so: to run is not yet to succeed."""
-    told = (event.shown or event.result).inline
-    code = told.get("exit_code") if isinstance(told, dict) else None
+    """Return the exit code that a finished command reports: a command may run and still fail."""
+    outcome = (event.shown or event.result).inline
+    code = outcome.get("exit_code") if isinstance(outcome, dict) else None
     return code if type(code) is int else 0
 
 
 def _describe_held(files: tuple[HeldFile, ...]) -> EventLine | None:
-    """Tell what was set aside to whoever may have written it themselves."""
+    """Describe the files that were set aside; the user may have written them."""
     if not files:
         return None
-    named = [_in_place_of(file) for file in files[:_NAMED]]
+    names = [_in_place_of(file) for file in files[:_NAMED]]
     more = [f"{len(files) - _NAMED} more"] if len(files) > _NAMED else []
-    words = f"set aside, because it came or changed while the agent worked, and runs by itself: {', '.join((*named, *more))}"
-    back = "if that was you, `curtainwall sessions held` says how to put it back"
-    return EventLine("warn", plain_line(f"{words}; {back}"))
+    words = f"set aside, because it came or changed while the agent worked, and runs by itself: {', '.join((*names, *more))}"
+    hint = "if that was you, `curtainwall sessions held` says how to put it back"
+    return EventLine("warn", plain_line(f"{words}; {hint}"))
 
 
 def _in_place_of(file: HeldFile) -> str:

@@ -1,11 +1,11 @@
-"""Which asks somebody still has to be told of: each once, again where nobody answers, and over restarts."""
+"""Decides which asks people still have to be notified about: each once, again if nobody answers, and across restarts."""
 
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 
-from curtainwall.channels.asks.answers import Key
+from curtainwall.channels.asks.answerers import Key
 from curtainwall.channels.asks.board import Board, Card
 from curtainwall.channels.plain import short
 from curtainwall.model import Clock, Marks, Millis
@@ -17,9 +17,9 @@ _ROOM = 80
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Cards that are due to be told: new ones, and those that still wait.
+    """Cards that are due for notification: new ones, and those still waiting.
 
-    Whoever died before it was remembered that a notice was told tells it again, under the same id.
+    If the process dies before a sent notice is recorded, the notice is sent again under the same id.
     """
 
     new: tuple[Card, ...]
@@ -28,14 +28,14 @@ class Notice:
 
     @property
     def title(self) -> str:
-        """Return what it is about; nothing in it was written by an agent."""
+        """The subject line; nothing in it was written by an agent."""
         count = len(self.new) + len(self.again)
         still = "still " if not self.new else ""
         return f"{'an answer is' if count == 1 else f'{count} answers are'} {still}wanted"
 
     @property
     def text(self) -> str:
-        """Return tools and sessions, and nothing of what was asked for."""
+        """Tools and sessions, but nothing of what was asked for."""
         cards = (*self.new, *self.again)
         lines = [short(f"{card.tool} in {f'{card.origin}, ' if card.origin else ''}{card.name}", _ROOM) for card in cards[:_NAMED]]
         more = [f"and {len(cards) - _NAMED} more"] if len(cards) > _NAMED else []
@@ -44,7 +44,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class NoticePace:
-    """How long is waited with an ask, after what time it is repeated, and how many seconds pass between two notices."""
+    """How long to wait before the first notice, when to repeat it, and how many seconds to leave between two notices."""
 
     after: Millis = 0
     remind: Millis | None = None
@@ -52,7 +52,7 @@ class NoticePace:
 
 
 class Announcer:
-    """Follows a board for somebody who is told by messages; what was told is remembered under `channel`."""
+    """Follows a board and yields notices; what was sent is recorded under `channel`."""
 
     def __init__(self, channel: str, board: Board, marks: Marks, clock: Clock, pace: NoticePace) -> None:
         self._channel = channel
@@ -62,11 +62,11 @@ class Announcer:
         self._pace = pace
         self._open: dict[Key, Card] = {}
         self._changed = asyncio.Event()
-        # For each card and the time it was last told of: when it is due on the clock that nobody sets.
-        self._measured: dict[tuple[Key, Millis | None], Millis] = {}
+        # When each card is due on the monotonic clock, by card and the time of its last notice.
+        self._due_at: dict[tuple[Key, Millis | None], Millis] = {}
 
     async def follow(self) -> AsyncGenerator[Notice]:
-        """Yield what is due, as much as there is at once; asking for the next says that the one before was told."""
+        """Yield what is due, as much as there is at once; asking for the next confirms that the previous one was sent."""
         follower = asyncio.create_task(self._follow(), name=f"asks for {self._channel}")
         try:
             await self._changed.wait()
@@ -113,29 +113,29 @@ class Announcer:
         )
 
     def _left(self, card: Card) -> Millis:
-        """Return how long is still waited with a card: never longer than the pace says, whoever sets the clock meanwhile."""
-        told = self._last_notice(card)
-        pace = self._pace.after if told is None else self._pace.remind
+        """Return how long a card still has to wait: never longer than the pace says, even if someone sets the clock meanwhile."""
+        last = self._last_notice(card)
+        pace = self._pace.after if last is None else self._pace.remind
         if pace is None:
             return _FAR
-        left = min((card.ask.asked if told is None else told) + pace - self._clock.now(), pace)
-        measured = self._measured.setdefault((card.key, told), self._clock.elapsed() + left)
-        return min(left, measured - self._clock.elapsed())
+        left = min((card.ask.asked if last is None else last) + pace - self._clock.now(), pace)
+        due_at = self._due_at.setdefault((card.key, last), self._clock.elapsed() + left)
+        return min(left, due_at - self._clock.elapsed())
 
     def _last_notice(self, card: Card) -> Millis | None:
-        """Return when somebody was last told of a card, or of an ask that is the same."""
-        found = [int(mark) for key in card.joined if (mark := self._marks.get(self._channel, _name(key))) is not None]
-        return max(found, default=None)
+        """Return when the last notice about a card, or an identical ask, was sent."""
+        times = [int(mark) for key in card.joined if (mark := self._marks.get(self._channel, _name(key))) is not None]
+        return max(times, default=None)
 
     def _id_of(self, cards: Iterable[Card]) -> str:
-        """Return a name for telling of these cards: the same until they are told, and another one for each time after."""
-        told = sorted(f"{_name(card.key)} {self._last_notice(card)}" for card in cards)
-        return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
+        """Return an id for a notice about these cards: stable until the notice is recorded, and new for each repetition."""
+        notices = sorted(f"{_name(card.key)} {self._last_notice(card)}" for card in cards)
+        return hashlib.sha256("\n".join(notices).encode()).hexdigest()[:32]
 
     async def _forget(self) -> None:
-        """Let go of what was told of asks that are settled."""
+        """Delete the records of asks that are settled."""
         open_ = {_name(key) for card in self._open.values() for key in card.joined}
-        self._measured = {which: due for which, due in self._measured.items() if which[0] in self._open}
+        self._due_at = {key_and_time: due for key_and_time, due in self._due_at.items() if key_and_time[0] in self._open}
         await self._marks.set(self._channel, {name: None for name in self._marks.all(self._channel) if name not in open_})
 
 

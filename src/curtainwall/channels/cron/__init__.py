@@ -1,4 +1,4 @@
-"""Jobs at certain times: a session for each firing, whose asks go to whoever may answer them."""
+"""Scheduled jobs: a session for each firing, whose asks go to the people who may answer them."""
 
 from typing import TYPE_CHECKING
 

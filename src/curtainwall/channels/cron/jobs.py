@@ -1,4 +1,4 @@
-"""Jobs, what the house's log says of their firings, and both as rows of a list."""
+"""Jobs, what the house log says about their firings, and both as rows of a list."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,10 +13,10 @@ from curtainwall.model import HOUSE, AnyEvent, ExtensionNoted, Feed, Millis, Rou
 
 CHANNEL: Final = "cron"
 NOT_OVER: Final = "the one before is not over"
-"""Why a firing was skipped, or waits."""
+"""Why a firing was skipped or is waiting."""
 
 LATE: Final = 60_000
-"""So late, in milliseconds, and a firing counts as missed: nobody was there to see it."""
+"""A firing that is this late, in milliseconds, counts as missed."""
 
 _BY_HAND: Final = " by hand"
 _TIME: Final = re.compile(r" time ([0-9]{1,6})$")
@@ -26,40 +26,40 @@ Missed = Literal["skip", "once", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to be done at certain times."""
+    """Something to do at certain times."""
 
     name: str
     schedule: Schedule
     overlap: Overlap = "skip"
     missed: Missed = "once"
     policy: str = ""
-    """The file with rules for this job alone."""
+    """A file with extra rules for this job."""
 
 
 class Firing(NamedTuple):
-    """One firing of a job: when it was due, or when somebody wanted it."""
+    """One firing of a job: when it was due, or when a person started it."""
 
     job: str
     due: Millis
     by_hand: bool = False
     time: int = 1
-    """More than one where the clock was set back, and the same time of day came once more."""
+    """More than 1 if the clock was set back and the same time of day came again."""
 
 
 def place_of(firing: Firing) -> Route:
-    """Return the place that a firing is: no two firings have the same, also where one was wanted when the other was due."""
+    """Return the place of a firing. It is unique, even if a firing was started by hand at the moment another was due."""
     when = datetime.fromtimestamp(firing.due / 1000, UTC).isoformat(timespec="milliseconds")
     again = f" time {firing.time}" if firing.time > 1 else ""
     return Route(channel=CHANNEL, reference=f"{firing.job}@{when}{_BY_HAND if firing.by_hand else again}")
 
 
 def firing_of(place: Route) -> Firing | None:
-    """Return which firing a place is, or None for a place of another kind."""
-    job, found, told = place.reference.partition("@")
-    if place.channel != CHANNEL or not found:
+    """Return the firing that a place stands for, or None if it is another kind of place."""
+    job, separator, suffix = place.reference.partition("@")
+    if place.channel != CHANNEL or not separator:
         return None
-    is_by_hand, again = told.endswith(_BY_HAND), _TIME.search(told)
-    when = told.removesuffix(_BY_HAND if is_by_hand else again[0] if again else "")
+    is_by_hand, again = suffix.endswith(_BY_HAND), _TIME.search(suffix)
+    when = suffix.removesuffix(_BY_HAND if is_by_hand else again[0] if again else "")
     try:
         return Firing(job, round(datetime.fromisoformat(when).timestamp() * 1000), is_by_hand, int(again[1]) if again else 1)
     except ValueError:
@@ -67,28 +67,28 @@ def firing_of(place: Route) -> Firing | None:
 
 
 def seen_note(job: Job) -> dict[str, JsonValue]:
-    """Return what is noted when a job is known for the first time, or has another schedule."""
+    """Return the note for a job that is new or has a new schedule."""
     return {"what": "seen", "job": job.name, "schedule": job.schedule.expression, "zone": job.schedule.zone}
 
 
 def passed_note(job: Job, due: Millis, what: Literal["skipped", "queued"], why: str) -> dict[str, JsonValue]:
-    """Return what is noted of a firing that does not run, or not yet."""
+    """Return the note for a firing that does not run, or not yet."""
     return {"what": what, "job": job.name, "due": due, "why": why}
 
 
 def set_back_note(job: Job, rested: Millis) -> dict[str, JsonValue]:
-    """Return what is noted when somebody set the clock back: the schedule goes on from here, so long after the last firing."""
+    """Return the note for a clock that was set back: the schedule continues from now, `rested` milliseconds after the last firing."""
     return {"what": "clock-set-back", "job": job.name, "rested": rested}
 
 
 @dataclass(slots=True)
 class JobHistory:
-    """What became of a job so far."""
+    """What happened to a job so far."""
 
     job: str = ""
     schedule: Schedule | None = None
     upto: Millis = 0
-    """Everything that was due until here has been dealt with; where the clock is set back, this goes back with it."""
+    """Everything due until then has been handled; if the clock is set back, this goes back with it."""
     ran: Millis = 0
     """When the last firing began, by the clock as it is set now."""
     fired: dict[Firing, SessionId] = field(default_factory=dict[Firing, SessionId])
@@ -107,11 +107,11 @@ class JobHistory:
         return next(reversed(self.fired))
 
     def is_known(self, due: Millis) -> bool:
-        """Tell whether this time came before, and was dealt with."""
+        """Tell whether this time came before and was handled."""
         return due in self.skipped or due in self.queued or Firing(self.job, due) in self.fired
 
     def next_firing(self, due: Millis) -> Firing:
-        """Return the firing that a time is if it comes now: another one where it came before and ran."""
+        """Return the firing for a time that comes now: a repetition if that time has already run."""
         firing = Firing(self.job, due)
         while firing in self.fired:
             firing = firing._replace(time=firing.time + 1)
@@ -119,90 +119,90 @@ class JobHistory:
 
 
 class JobHistories:
-    """What the house's log tells of every job, read on from where it was read before."""
+    """The history of every job in the house log, read incrementally."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._told: dict[str, JobHistory] = {}
+        self._histories: dict[str, JobHistory] = {}
         self._cursor = 0
 
     def all(self) -> Mapping[str, JobHistory]:
-        """Return what became of each job until now."""
+        """Return the history of each job until now."""
         for recorded in self._feed.read(HOUSE, self._cursor):
-            apply_event(self._told, recorded.event)
+            apply_event(self._histories, recorded.event)
             self._cursor = recorded.seq
-        return self._told
+        return self._histories
 
     def of(self, job: str) -> JobHistory:
-        """Return what became of one job until now."""
+        """Return the history of one job until now."""
         self.all()
-        return self._told.setdefault(job, JobHistory(job))
+        return self._histories.setdefault(job, JobHistory(job))
 
 
 def job_histories(events: Iterable[AnyEvent]) -> dict[str, JobHistory]:
-    """Return what the house's log tells of each job."""
-    found: dict[str, JobHistory] = {}
+    """Return the history of each job from the events of the house log."""
+    histories: dict[str, JobHistory] = {}
     for event in events:
-        apply_event(found, event)
-    return found
+        apply_event(histories, event)
+    return histories
 
 
-def apply_event(found: dict[str, JobHistory], event: AnyEvent) -> None:
-    """Take one event of the house's log in; most are about something else."""
+def apply_event(histories: dict[str, JobHistory], event: AnyEvent) -> None:
+    """Apply one event of the house log; most are about something else."""
     match event:
         case RouteSet(session=session) if session is not None and (firing := firing_of(event.route)) is not None:
-            past = found.setdefault(firing.job, JobHistory(firing.job))
-            past.fired[firing] = session
+            history = histories.setdefault(firing.job, JobHistory(firing.job))
+            history.fired[firing] = session
             if not firing.by_hand:
-                past.ran = event.at
-                _dealt_with(past, firing.due)
+                history.ran = event.at
+                _mark_handled(history, firing.due)
         case SessionDeleted(session=session):
-            for past in found.values():
-                if session in past.fired.values():
-                    past.deleted.add(session)
+            for history in histories.values():
+                if session in history.fired.values():
+                    history.deleted.add(session)
         case ExtensionNoted(extension=extension) if extension == CHANNEL:
-            _note(found, event.data, event.at)
+            _note(histories, event.data, event.at)
         case _:
             pass
 
 
-def _note(found: dict[str, JobHistory], data: Mapping[str, JsonValue], at: Millis) -> None:
+def _note(histories: dict[str, JobHistory], data: Mapping[str, JsonValue], at: Millis) -> None:
     job, due = data.get("job"), data.get("due")
-    past = found.setdefault(job, JobHistory(job)) if isinstance(job, str) else JobHistory()
+    history = histories.setdefault(job, JobHistory(job)) if isinstance(job, str) else JobHistory()
     match data.get("what"):
         case "seen":
-            past.schedule = Schedule(str(data.get("schedule")), str(data.get("zone")))
-            past.upto = max(past.upto, at)
+            history.schedule = Schedule(str(data.get("schedule")), str(data.get("zone")))
+            history.upto = max(history.upto, at)
         case "clock-set-back" if isinstance(rested := data.get("rested"), int):
-            past.upto, past.ran = at - LATE, at - rested
+            history.upto, history.ran = at - LATE, at - rested
         case "skipped" if isinstance(due, int):
-            past.skipped[due] = str(data.get("why", ""))
-            _dealt_with(past, due)
+            history.skipped[due] = str(data.get("why", ""))
+            _mark_handled(history, due)
         case "queued" if isinstance(due, int):
-            past.upto = max(past.upto, due)
-            past.queued.append(due)
+            history.upto = max(history.upto, due)
+            history.queued.append(due)
         case _:
             pass
 
 
-def _dealt_with(past: JobHistory, due: Millis) -> None:
-    past.upto = max(past.upto, due)
-    if due in past.queued:
-        past.queued.remove(due)
+def _mark_handled(history: JobHistory, due: Millis) -> None:
+    history.upto = max(history.upto, due)
+    if due in history.queued:
+        history.queued.remove(due)
 
 
 STOPPED: Final = "stopped"
-"""How a firing stands on whose turn no process works."""
+"""The status of a firing whose turn no process is working on."""
 
 StatusOf = Callable[[SessionId], str]
-"""Tells in a word how a firing's session stands."""
+"""Returns the status of a firing's session, in a word."""
 
 _BUSY: Final = re.compile(rf"{re.escape(NOT_OVER)}: session ([0-9A-Za-z]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """One job: when it is due next, and what became of its last firing."""
+    """One job: when it is due next, and what happened to its last firing."""
 
     job: str
     schedule: str
@@ -216,7 +216,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class FiringRow:
-    """One firing: the session that it became, or why it did not run; `why` also tells where somebody wanted it."""
+    """One firing: its session, or why it did not run; `why` also says if it was started by hand."""
 
     due: Millis
     job: str
@@ -224,35 +224,35 @@ class FiringRow:
     session: SessionId | None = None
     why: str = ""
     before: SessionId | None = None
-    """The session that it was not run for, with which `why` ends then."""
+    """The session that kept it from running; `why` then ends with it."""
 
 
-def job_rows(jobs: Iterable[Job], told: Mapping[str, JobHistory], status_of: StatusOf, now: Millis) -> list[JobRow]:
+def job_rows(jobs: Iterable[Job], histories: Mapping[str, JobHistory], status_of: StatusOf, now: Millis) -> list[JobRow]:
     """Return a row for each job."""
-    return [_row(job, told.get(job.name, JobHistory()), status_of, now) for job in jobs]
+    return [_row(job, histories.get(job.name, JobHistory()), status_of, now) for job in jobs]
 
 
-def firing_rows(told: Mapping[str, JobHistory], status_of: StatusOf, most: int, job: str | None = None) -> list[FiringRow]:
-    """Return the last firings, of one job or of all, the last first."""
-    found = (firing for name, past in told.items() if job in (None, name) for firing in _firings(name, past))
-    newest = sorted(found, key=lambda it: (it.due, it.job), reverse=True)[:most]
-    return [it if it.session is None else FiringRow(it.due, it.job, status_of(it.session), it.session, it.why) for it in newest]
+def firing_rows(histories: Mapping[str, JobHistory], status_of: StatusOf, most: int, job: str | None = None) -> list[FiringRow]:
+    """Return the latest firings of one job or of all, newest first."""
+    firings = (firing for name, history in histories.items() if job in (None, name) for firing in _firings(name, history))
+    newest = sorted(firings, key=lambda row: (row.due, row.job), reverse=True)[:most]
+    return [row if row.session is None else FiringRow(row.due, row.job, status_of(row.session), row.session, row.why) for row in newest]
 
 
-def _row(job: Job, past: JobHistory, status_of: StatusOf, now: Millis) -> JobRow:
-    schedule, session = job.schedule, past.last
+def _row(job: Job, history: JobHistory, status_of: StatusOf, now: Millis) -> JobRow:
+    schedule, session = job.schedule, history.last
     due = schedule.next(now)
-    status, last = ("never fired", None) if session is None else (status_of(session), past.latest.due)
+    status, last = ("never fired", None) if session is None else (status_of(session), history.latest.due)
     return JobRow(job.name, schedule.expression, schedule.zone, due, status, last, session, job.policy)
 
 
-def _firings(job: str, past: JobHistory) -> Iterator[FiringRow]:
-    for firing, session in past.fired.items():
+def _firings(job: str, history: JobHistory) -> Iterator[FiringRow]:
+    for firing, session in history.fired.items():
         again = "once more: the clock was set back" if firing.time > 1 else ""
         yield FiringRow(firing.due, job, "", session, "by hand" if firing.by_hand else again)
-    for due, why in past.skipped.items():
-        if Firing(job, due) not in past.fired:
+    for due, why in history.skipped.items():
+        if Firing(job, due) not in history.fired:
             busy = _BUSY.fullmatch(why)
             yield FiringRow(due, job, "skipped", why=why, before=SessionId(busy[1]) if busy else None)
-    for due in past.queued:
+    for due in history.queued:
         yield FiringRow(due, job, "queued", why=NOT_OVER)

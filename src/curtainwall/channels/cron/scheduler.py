@@ -1,4 +1,4 @@
-"""The service that lets jobs fire: each firing once, whichever process looks, and whenever one of them dies."""
+"""The service that fires jobs: each firing runs once, even with several processes and after a crash."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -14,34 +14,34 @@ _AGAIN: Final = 5_000
 
 
 class Firings(Protocol):
-    """What a schedule does to the house."""
+    """What a schedule needs from the runtime."""
 
     async def fire(self, firing: Firing) -> SessionId:
-        """Let a job begin: one session for each firing, however often this is called for it."""
+        """Start a job: one session per firing, however often this is called for it."""
         ...
 
     async def note(self, data: Mapping[str, JsonValue]) -> None:
-        """Write something down in the house's log."""
+        """Write a note to the house log."""
         ...
 
     def is_begun(self, session: SessionId) -> bool:
-        """Tell whether a firing has come so far that nothing needs to be done for it to go on."""
+        """Tell whether a firing has come so far that it continues without us."""
         ...
 
     def is_over(self, session: SessionId) -> bool:
-        """Tell whether a firing has come to its end: done, failed, interrupted, or its session is gone."""
+        """Tell whether a firing has ended: done, failed, interrupted, or its session is gone."""
         ...
 
 
-class _Look(NamedTuple):
-    """When a job was last looked at: the time of day, and the clock that nobody sets."""
+class _Check(NamedTuple):
+    """When a job was last checked, by the wall clock and by the monotonic clock."""
 
     now: Millis
     elapsed: Millis
 
 
 class Cron:
-    """Every job of the configuration, each looked after by itself."""
+    """Every job of the configuration, each in its own task."""
 
     name = "cron"
 
@@ -51,48 +51,48 @@ class Cron:
         self._feed = feed
         self._clock = clock
         self._faults: dict[str, str] = {}
-        self._held_up: dict[tuple[Job, Firing], str] = {}
-        self._is_held_up = asyncio.Event()
-        self._pasts = JobHistories(feed)
-        self._looked: dict[str, _Look] = {}
+        self._blocked: dict[tuple[Job, Firing], str] = {}
+        self._has_blocked = asyncio.Event()
+        self._histories = JobHistories(feed)
+        self._checked: dict[str, _Check] = {}
 
     def health(self) -> str:
-        """Return which jobs could not begin, and why."""
-        held_up = ((job.name, why) for (job, _), why in self._held_up.items())
-        return "; ".join(f"{job}: {why}" for job, why in (*self._faults.items(), *held_up))
+        """Return which jobs could not start, and why."""
+        blocked = ((job.name, why) for (job, _), why in self._blocked.items())
+        return "; ".join(f"{job}: {why}" for job, why in (*self._faults.items(), *blocked))
 
     async def run(self) -> None:
-        """Look after the jobs until cancelled."""
+        """Run the jobs until cancelled."""
         async with asyncio.TaskGroup() as group:
             for job in self._jobs:
-                group.create_task(self._look_after(job), name=f"cron {job.name}")
-            group.create_task(self._insist(), name="cron again")
-            # A configuration without jobs is well, and waits for another one.
+                group.create_task(self._run_job(job), name=f"cron {job.name}")
+            group.create_task(self._retry_blocked(), name="cron again")
+            # A configuration without jobs is valid; wait for the next one.
             await asyncio.Event().wait()
 
-    async def _look_after(self, job: Job) -> None:
-        past = self._pasts.of(job.name)
-        for firing, session in sorted(past.fired.items()):
-            # Where somebody died in the middle of a beginning, this completes it. What was deleted has run, and does not run again.
-            if session not in past.deleted and not self._firings.is_begun(session):
+    async def _run_job(self, job: Job) -> None:
+        history = self._histories.of(job.name)
+        for firing, session in sorted(history.fired.items()):
+            # If a process died while starting a firing, this completes the start. A deleted session has run and does not run again.
+            if session not in history.deleted and not self._firings.is_begun(session):
                 await self._fire(job, firing)
-        if past.schedule != job.schedule:
+        if history.schedule != job.schedule:
             await self._firings.note(seen_note(job))
         while True:
             await self._catch_up(job)
             now = self._clock.now()
-            # Looked at again within a minute: somebody may set the clock, and then no time is missed.
+            # Check again within a minute, so that no time is missed if the clock is set.
             await self._clock.sleep_until(min(job.schedule.next(now), now + LATE))
 
     async def _catch_up(self, job: Job) -> None:
-        """Deal with everything that is due by now, the oldest first."""
+        """Handle everything that is due by now, oldest first."""
         await self._follow_clock(job)
-        now, past = self._clock.now(), self._pasts.of(job.name)
-        for firing in [past.next_firing(due) for due in past.queued]:
-            await self._queue(job, firing)
-        # Named before anything is awaited: where another process lets the same ones fire, both mean the same firing.
-        firings = [past.next_firing(due) for due in job.schedule.between(past.upto, now, _MOST_AT_ONCE)]
-        early = {it for it in firings if past.is_known(it.due) and now - past.ran < _rest_after(job, it.due)}
+        now, history = self._clock.now(), self._histories.of(job.name)
+        for firing in [history.next_firing(due) for due in history.queued]:
+            await self._fire_after_last(job, firing)
+        # Chosen before the first await, so that another process that fires them at the same time means the same firings.
+        firings = [history.next_firing(due) for due in job.schedule.between(history.upto, now, _MOST_AT_ONCE)]
+        early = {firing for firing in firings if history.is_known(firing.due) and now - history.ran < _rest_after(job, firing.due)}
         for firing in firings:
             is_missed = now - firing.due > LATE
             if firing in early:
@@ -103,28 +103,28 @@ class Cron:
                 await self._begin(job, firing)
 
     async def _follow_clock(self, job: Job) -> None:
-        """Go back with a clock that was set back: the schedule goes on from the time of day that it is now."""
-        now, elapsed, past = self._clock.now(), self._clock.elapsed(), self._pasts.of(job.name)
-        if past.upto - now > LATE:
-            before = self._looked.get(job.name)
-            # What a process did not see for itself it cannot measure; then the job is taken to have run just now.
-            rested = 0 if before is None or not past.fired else before.now - past.ran + elapsed - before.elapsed
+        """Follow a clock that was set back: the schedule continues from the current time of day."""
+        now, elapsed, history = self._clock.now(), self._clock.elapsed(), self._histories.of(job.name)
+        if history.upto - now > LATE:
+            before = self._checked.get(job.name)
+            # A process cannot measure what it did not see; then assume that the job ran just now.
+            rested = 0 if before is None or not history.fired else before.now - history.ran + elapsed - before.elapsed
             await self._firings.note(set_back_note(job, max(rested, 0)))
-        self._looked[job.name] = _Look(now, elapsed)
+        self._checked[job.name] = _Check(now, elapsed)
 
     async def _begin(self, job: Job, firing: Firing) -> None:
-        last = self._pasts.of(job.name).last
+        last = self._histories.of(job.name).last
         if job.overlap == "allow" or last is None or self._firings.is_over(last):
             await self._fire(job, firing)
         elif job.overlap == "skip":
             await self._firings.note(passed_note(job, firing.due, "skipped", f"{NOT_OVER}: session {last}"))
         else:
             await self._firings.note(passed_note(job, firing.due, "queued", f"behind session {last}"))
-            await self._queue(job, firing)
+            await self._fire_after_last(job, firing)
 
-    async def _queue(self, job: Job, firing: Firing) -> None:
-        """Let a firing begin when the one before it is over."""
-        last = self._pasts.of(job.name).last
+    async def _fire_after_last(self, job: Job, firing: Firing) -> None:
+        """Start a firing when the one before it is over."""
+        last = self._histories.of(job.name).last
         if last is not None:
             async for _ in self._feed.changes():
                 if self._firings.is_over(last):
@@ -135,28 +135,28 @@ class Cron:
         try:
             await self._firings.fire(firing)
         except Undecided as waits:
-            # It is not skipped: every step of it counts once, and what was not decided yet is tried again beside everything else.
-            self._held_up[job, firing] = f"{waits.who} holds the session of a firing and has not decided yet; it is tried again"
-            self._is_held_up.set()
+            # Not skipped: every step of a firing counts once, and what is still undecided is retried in the background.
+            self._blocked[job, firing] = f"{waits.who} holds the session of a firing and has not decided yet; it is tried again"
+            self._has_blocked.set()
             return
-        except Exception as fault:  # noqa: BLE001 - a job that cannot begin keeps no other from beginning; health says why
+        except Exception as fault:  # noqa: BLE001 - one job's failure must not keep others from starting; health says why
             self._faults[job.name] = str(fault) or type(fault).__name__
             await self._firings.note(passed_note(job, firing.due, "skipped", f"it could not begin: {self._faults[job.name]}"))
         else:
             self._faults.pop(job.name, None)
-        self._held_up.pop((job, firing), None)
+        self._blocked.pop((job, firing), None)
 
-    async def _insist(self) -> None:
-        """Let the firings begin whose sessions another process holds, once it decides or has ended."""
+    async def _retry_blocked(self) -> None:
+        """Start the firings whose sessions another process holds, once it decides or ends."""
         while True:
-            await self._is_held_up.wait()
-            self._is_held_up.clear()
+            await self._has_blocked.wait()
+            self._has_blocked.clear()
             await self._clock.sleep_until(self._clock.now() + _AGAIN)
-            for job, firing in tuple(self._held_up):
+            for job, firing in tuple(self._blocked):
                 await self._fire(job, firing)
 
 
 def _rest_after(job: Job, due: Millis) -> Millis:
-    """Return how long a job must not have run for a time of day that comes once more to count again: as long as its schedule leaves."""
+    """Return how long a job must have rested before a repeated time of day counts again: about one interval of its schedule."""
     interval = job.schedule.next(due) - due
     return interval - min(LATE, interval // 2)

@@ -1,4 +1,4 @@
-"""Matrix: rooms that lead to sessions, end-to-end encrypted, with what a homeserver could forge kept from counting."""
+"""Matrix: rooms that lead to sessions, end-to-end encrypted; nothing that a homeserver could forge counts."""
 
 from curtainwall.channels.matrix.channel import MatrixChannel, MatrixPorts, MatrixSettings
 from curtainwall.channels.matrix.homeserver import Account, LoginRefused

@@ -1,4 +1,4 @@
-"""Asks in a room: each a tagged message that says how to answer it, and in the end by whom it was."""
+"""Asks in a room: each is a message that says how to answer it and, once settled, who answered."""
 
 import asyncio
 import html
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from curtainwall.channels.asks.answers import Key
+from curtainwall.channels.asks.answerers import Key
 from curtainwall.channels.asks.board import Board, Card
 from curtainwall.channels.asks.cards import CardLine, ask_in_a_line
 from curtainwall.channels.matrix.memory import CHANNEL, Memory, transaction
@@ -32,7 +32,7 @@ NO: Final = frozenset({"👎", "❌", "✖"})
 
 @dataclass(frozen=True, slots=True)
 class PostedAsk:
-    """An ask that was shown in a room, and the newest of the identical ones that the message was about when it was first said."""
+    """An ask posted in a room, and the newest of the identical asks that its message covered when it was first posted."""
 
     session: SessionId
     approval: ApprovalId
@@ -40,7 +40,7 @@ class PostedAsk:
 
 
 class RoomAsks:
-    """The asks of one room, wherever they come from."""
+    """The asks of one room, from any session."""
 
     def __init__(self, board: Board, outbox: MatrixOutbox, memory: Memory, room: str, operators: Sequence[str]) -> None:
         self._board = board
@@ -48,52 +48,52 @@ class RoomAsks:
         self._memory = memory
         self._room = room
         self._operators = tuple(operators)
-        self._in_step = asyncio.Event()
+        self._caught_up = asyncio.Event()
 
     async def run(self) -> None:
-        """Keep the room in step with the asks that are routed to it, until cancelled."""
-        # Looked at first: whatever is settled while the room catches up is told behind it.
+        """Keep the room's messages in step with the asks routed to it, until cancelled."""
+        # Read first: whatever is settled while the room catches up is reported afterwards.
         cards = self._board.cards()
         settled = await self._catch_up()
         cards = tuple(card for card in cards if card.key not in settled)
         for card in cards:
             await self._show(card)
-        self._in_step.set()
+        self._caught_up.set()
         async for card in self._board.follow(cards):
             if card.settled is None:
                 await self._show(card)
             else:
-                await self._settle(card.session, card.approval, _end_of(card))
+                await self._settle(card.session, card.approval, _outcome_of(card))
 
     async def posted(self, event: str) -> PostedAsk | None:
         """Return the ask that a message of ours in this room shows, or showed until it was settled.
 
-        After a restart it may not be known yet that the message was ours; that is waited for, within bounds.
+        After a restart we may not know yet that the message is ours, so this waits for a while.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_TIMEOUT):
-                await self._in_step.wait()
+                await self._caught_up.wait()
         settled = self._memory.get(f"settled {self._room} {event}")
         if settled is not None:
             session, approval = settled.split(" ")
             return PostedAsk(SessionId(session), ApprovalId(approval), ApprovalId(approval))
         for name, value in self._memory.named(f"asked {self._room} ").items():
-            told = json.loads(value)
-            if told["event"] == event:
+            stored = json.loads(value)
+            if stored["event"] == event:
                 _, _, session, approval = name.split(" ")
-                return PostedAsk(SessionId(session), ApprovalId(approval), ApprovalId(told.get("newest", approval)))
+                return PostedAsk(SessionId(session), ApprovalId(approval), ApprovalId(stored.get("newest", approval)))
         return None
 
     async def _catch_up(self) -> set[Key]:
-        """Say of the cards that were settled while nobody looked that they are, and return which."""
+        """Update the cards that were settled while we were not running, and return them."""
         settled: set[Key] = set()
         for name in self._memory.named(f"asked {self._room} "):
             _, _, session, approval = name.split(" ")
             try:
                 self._board.find(approval, SessionId(session))
                 continue
-            except AlreadyAnswered as ended:
-                how = str(ended)
+            except AlreadyAnswered as error:
+                how = str(error)
             except NotFound:
                 how = "it is no longer asked"
             await self._settle(SessionId(session), ApprovalId(approval), how)
@@ -102,36 +102,36 @@ class RoomAsks:
 
     async def _show(self, card: Card) -> None:
         name = self._name(card.session, card.approval)
-        words = _words(card, self._operators, self._room)
+        message = _card_message(card, self._operators, self._room)
         before = json.loads(self._memory.get(f"asked {name}") or "{}")
         if not before:
-            # Remembered before it is said: where we die in between, whoever comes next knows that there may be a card to settle.
-            await self._memory.set({f"asked {name}": json.dumps({"event": "", "text": words.text, "newest": card.newest})})
-        event = await retry(lambda: self._outbox.say(self._room, f"card {name}", words))
+            # Recorded before it is sent: after a crash in between, the next run knows that there may be a card to settle.
+            await self._memory.set({f"asked {name}": json.dumps({"event": "", "text": message.text, "newest": card.newest})})
+        event = await retry(lambda: self._outbox.say(self._room, f"card {name}", message))
         if event is None:
             await self._memory.set({f"asked {name}": None})
             return
-        if before and before["text"] != words.text:
-            await retry(lambda: self._outbox.change(self._room, f"card {name} {transaction(words.text)}", event, words))
+        if before and before["text"] != message.text:
+            await retry(lambda: self._outbox.change(self._room, f"card {name} {transaction(message.text)}", event, message))
         newest = before.get("newest", card.approval) if before else card.newest
-        await self._memory.set({f"asked {name}": json.dumps({"event": event, "text": words.text, "newest": newest})})
+        await self._memory.set({f"asked {name}": json.dumps({"event": event, "text": message.text, "newest": newest})})
 
     async def _settle(self, session: SessionId, approval: ApprovalId, how: str) -> None:
         name = self._name(session, approval)
-        told = json.loads(self._memory.get(f"asked {name}") or "{}")
-        if told and not told.get("settled"):
-            first, _, rest = str(told["text"]).partition("\n")
-            # It went by the newest of several, of which some may be open still.
+        stored = json.loads(self._memory.get(f"asked {name}") or "{}")
+        if stored and not stored.get("settled"):
+            first, _, rest = str(stored["text"]).partition("\n")
+            # The card went by the newest of several asks, some of which may still be open.
             first, card = f"{approval}{first.partition(_WAITS)[2]}", rest.rpartition("\n\n")[0]
             text = f"{how}\n{first}\n{card}"
-            words = RoomMessage(
+            message = RoomMessage(
                 text, html=f"<strong>{html.escape(how)}</strong><br>{html.escape(first)}<pre><code>{html.escape(card)}</code></pre>"
             )
-            # Said again under its name, a card that is there stays as it is and tells its event; one that is not there is settled at once.
-            event = told["event"] or await retry(lambda: self._outbox.say(self._room, f"card {name}", words))
+            # Sending again under its name leaves an existing card unchanged and returns its event; a missing card is posted as settled.
+            event = stored["event"] or await retry(lambda: self._outbox.say(self._room, f"card {name}", message))
             settled: dict[str, str | None] = {f"asked {name}": None, f"sent card {name}": None}
             if event:
-                await retry(lambda: self._outbox.change(self._room, f"card {name} settled", event, words))
+                await retry(lambda: self._outbox.change(self._room, f"card {name} settled", event, message))
                 settled[f"settled {self._room} {event}"] = f"{session} {approval}"
             await self._memory.set(settled)
 
@@ -140,7 +140,7 @@ class RoomAsks:
 
 
 def ask_list(cards: Sequence[Card], room: str, longest: int) -> str:
-    """Return the open asks in lines; where they do not fit, the last line says how many are left and how to see them."""
+    """Return the open asks as lines; if they do not fit, the last line says how many remain and how to see them."""
     lines: list[str] = []
     left = longest - _LONGEST_ROW
     for card in cards:
@@ -154,11 +154,11 @@ def ask_list(cards: Sequence[Card], room: str, longest: int) -> str:
 
 
 def where_from(card: Card, room: str) -> str:
-    """Return where an ask comes from, for people in a room: those of its own room need not be told the name."""
+    """Return where an ask comes from, for readers in a room; the room itself is not named."""
     return f"[session {card.session}]" if card.origin == f"{CHANNEL}: {room}" else card.tag
 
 
-def _words(card: Card, operators: Sequence[str], room: str) -> RoomMessage:
+def _card_message(card: Card, operators: Sequence[str], room: str) -> RoomMessage:
     lines = "\n".join(line.text for line in card.lines)
     cut = ""
     if len(lines) > _LONGEST:
@@ -166,22 +166,22 @@ def _words(card: Card, operators: Sequence[str], room: str) -> RoomMessage:
     tag = plain_line(f"{card.newest}{_WAITS} {where_from(card, room)}", 500)
     how = f"`/approve {card.newest}` · `/approve {card.newest} session` · `/deny {card.newest} REASON` · `/why {card.newest}`"
     who = plain_line(card.may_answer, _LONGEST_WHO)
-    form = f"<strong>{html.escape(tag)}</strong>{_form(card.lines)}{f'<p>{html.escape(who)}</p>' if who else ''}{with_code(how)}"
-    # Whatever is behind the empty line goes once the ask is settled.
-    ends = f"{who}\n{how}" if who else how
-    return RoomMessage(f"{tag}\n{lines[:_LONGEST]}{cut}\n\n{ends}", html=None if cut else form, mention=tuple(operators))
+    card_html = f"<strong>{html.escape(tag)}</strong>{_card_html(card.lines)}{f'<p>{html.escape(who)}</p>' if who else ''}{with_code(how)}"
+    # Everything after the empty line is removed once the ask is settled.
+    footer = f"{who}\n{how}" if who else how
+    return RoomMessage(f"{tag}\n{lines[:_LONGEST]}{cut}\n\n{footer}", html=None if cut else card_html, mention=tuple(operators))
 
 
-def _form(lines: Sequence[CardLine]) -> str:
-    """Return a card whose sentences fit any screen, with arguments and changes as blocks."""
-    made = ""
-    for is_block, those in groupby(lines, lambda line: line.kind in _BLOCKS):
-        told = [html.escape(line.text) for line in those]
-        made += "<pre><code>" + "\n".join(told) + "</code></pre>" if is_block else f"<p>{'<br>'.join(told)}</p>"
-    return made
+def _card_html(lines: Sequence[CardLine]) -> str:
+    """Return a card as HTML: sentences as paragraphs, arguments and changes as code blocks."""
+    markup = ""
+    for is_block, group in groupby(lines, lambda line: line.kind in _BLOCKS):
+        texts = [html.escape(line.text) for line in group]
+        markup += "<pre><code>" + "\n".join(texts) + "</code></pre>" if is_block else f"<p>{'<br>'.join(texts)}</p>"
+    return markup
 
 
-def _end_of(card: Card) -> str:
+def _outcome_of(card: Card) -> str:
     settled = card.settled
     assert settled is not None
     why = f" ({settled.reason})" if settled.reason else ""

@@ -1,4 +1,4 @@
-"""The Matrix channel: one session per room, heard and answered over one device of one user."""
+"""The Matrix channel: one session per room, served by one device of one user."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -40,12 +40,12 @@ _OTHER_KEYS: Final = (
 _CORRECT_IT: Final = "it is not tried again: correct it, and restart `curtainwall serve` or change `[matrix]`"
 
 FindAccount = Callable[[], Awaitable[Account]]
-"""Finds out who we are on the homeserver, with the secret that goes with it."""
+"""Resolves our account on the homeserver, including its secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixSettings:
-    """What the configuration says besides who we are: with whom, where, whose devices, and how fast."""
+    """The configuration besides the account: people, rooms, pinned devices, and pace."""
 
     people: People
     rooms: frozenset[str] = frozenset()
@@ -54,16 +54,16 @@ class MatrixSettings:
     wait: int = 25
 
     def may_enter(self, room: str, inviter: str) -> bool:
-        """Tell whether an invitation is taken: into a room of the list, or, without a list, from an operator."""
+        """Tell whether to accept an invitation: into a listed room or, without a list, from an operator."""
         return room in self.rooms if self.rooms else self.people.may_control(inviter)
 
     def serves_room(self, room: str) -> bool:
-        """Tell whether what is said in a room concerns us."""
+        """Tell whether we serve a room."""
         return room.startswith("!") and is_one_word(room) and (not self.rooms or room in self.rooms)
 
     @property
-    def wanted(self) -> Mapping[str, object]:
-        """What the homeserver should send, and no more than that."""
+    def sync_filter(self) -> Mapping[str, object]:
+        """The sync filter: only what we need."""
         nothing: dict[str, object] = {"not_types": ["*"]}
         rooms: dict[str, object] = {"rooms": sorted(self.rooms)} if self.rooms else {}
         state = {"types": ["m.room.member", "m.room.encryption", "m.room.name"], "lazy_load_members": True}
@@ -76,9 +76,9 @@ class MatrixSettings:
 
 @dataclass(frozen=True, slots=True)
 class MatrixPorts:
-    """What the channel is given by the house."""
+    """What the channel receives from the runtime."""
 
-    doors: RoomRouter
+    router: RoomRouter
     places: AskPlaces
     line: ChannelPorts
     marks: Marks
@@ -86,215 +86,217 @@ class MatrixPorts:
 
 
 class MatrixChannel:
-    """The channel as a service: it runs until cancelled, and says how it is."""
+    """The channel as a service: it runs until cancelled and reports its health."""
 
-    def __init__(self, find_account: FindAccount, terms: MatrixSettings, house: MatrixPorts, report: MatrixReport) -> None:
+    def __init__(self, find_account: FindAccount, settings: MatrixSettings, ports: MatrixPorts, report: MatrixReport) -> None:
         self._find_account = find_account
-        self._terms = terms
-        self._house = house
-        self._memory = Memory(house.marks, terms.people.own)
+        self._settings = settings
+        self._ports = ports
+        self._memory = Memory(ports.marks, settings.people.own)
         self._report = report
         self._trouble = "it has not reached the homeserver yet"
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The service's name."""
         return "matrix"
 
     def health(self) -> str:
-        """Return what is wrong, or nothing."""
+        """Return what is wrong, or ""."""
         return self._trouble
 
     async def run(self) -> None:
-        """Hear and answer until cancelled."""
+        """Serve the rooms until cancelled."""
         quiet_library()
         try:
             await self._run_as(await self._find_account())
-        except LoginRefused as fault:
-            await self._give_up(f"{fault}; {_CORRECT_IT}")
-        except ExceptionGroup as faults:
-            raise _first_of(faults) from faults
+        except LoginRefused as error:
+            await self._give_up(f"{error}; {_CORRECT_IT}")
+        except ExceptionGroup as errors:
+            raise _first_of(errors) from errors
 
     async def _give_up(self, why: str) -> None:
-        """Say why we are not let in, also to whoever looks later, and wait until another takes our place."""
+        """Report why the login is refused, record it for later readers, and wait until this service is replaced."""
         self._report(why, is_trouble=True)
         self._trouble = why
         await self._memory.keep_not_let_in(why)
         await asyncio.Event().wait()
 
     async def _run_as(self, account: Account) -> None:
-        house, terms = self._house, self._terms
+        ports, settings = self._ports, self._settings
         with account.locked():
             async with open_homeserver(account) as homeserver:
                 await self._memory.keep_not_let_in("")
                 await self._memory.tidy()
-                sealing = DeviceKeys(homeserver.client, terms.pinned)
-                self._report(f"this is {account.user}, device {account.device}, fingerprint {grouped_fingerprint(sealing.fingerprint)}")
-                if await homeserver.fingerprint() not in (None, sealing.fingerprint):
+                keys = DeviceKeys(homeserver.client, settings.pinned)
+                self._report(f"this is {account.user}, device {account.device}, fingerprint {grouped_fingerprint(keys.fingerprint)}")
+                if await homeserver.fingerprint() not in (None, keys.fingerprint):
                     raise Broken(_OTHER_KEYS.format(device=account.device, user=account.user, directory=account.directory))
-                outbox = MatrixOutbox(homeserver, sealing, self._memory)
-                hearing = RoomInbox(house.doors, house.line, terms.people, outbox, self._memory, house.log_places)
+                outbox = MatrixOutbox(homeserver, keys, self._memory)
+                inbox = RoomInbox(ports.router, ports.line, settings.people, outbox, self._memory, ports.log_places)
                 async with asyncio.TaskGroup() as tasks:
-                    operators = sorted(terms.people.operators)
-                    rooms = Rooms(house.doors, house.line, outbox, self._memory, terms.pace, operators, tasks)
+                    operators = sorted(settings.people.operators)
+                    rooms = Rooms(ports.router, ports.line, outbox, self._memory, settings.pace, operators, tasks)
                     tasks.create_task(rooms.follow(), name="rooms that lead elsewhere")
-                    left = DepartedRooms(house.places, self._memory, account.user, self._report)
-                    ear = _SyncLoop(homeserver, sealing, outbox, hearing, rooms, left, self._memory, terms)
-                    await self._listen(ear)
+                    departed = DepartedRooms(ports.places, self._memory, account.user, self._report)
+                    loop = _SyncLoop(homeserver, keys, outbox, inbox, rooms, departed, self._memory, settings)
+                    await self._sync_forever(loop)
 
-    async def _listen(self, ear: "_SyncLoop") -> None:
+    async def _sync_forever(self, loop: "_SyncLoop") -> None:
         pause = _FIRST_PAUSE
         while True:
             try:
-                await ear.hear()
-            except (TryLater, ClientError, TimeoutError, LocalProtocolError) as fault:
-                # Nothing is lost: what was not taken in whole is asked for again.
-                words = str(fault) or type(fault).__name__
+                await loop.sync_once()
+            except (TryLater, ClientError, TimeoutError, LocalProtocolError) as error:
+                # Nothing is lost: what was not handled completely is requested again.
+                words = str(error) or type(error).__name__
                 if words != self._trouble:
                     self._report(words)
                 self._trouble = words
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
-            except HomeserverRefused as fault:
-                raise Broken(str(fault)) from fault
+            except HomeserverRefused as error:
+                raise Broken(str(error)) from error
             else:
                 self._trouble, pause = "", _FIRST_PAUSE
 
 
 @dataclass(slots=True)
 class _SyncLoop:
-    """One look at a time at what is new; what a look brought is done before it counts as heard."""
+    """Syncs with the homeserver, one response at a time; a response counts only after everything in it is done."""
 
     homeserver: Homeserver
-    sealing: DeviceKeys
+    keys: DeviceKeys
     outbox: MatrixOutbox
-    hearing: RoomInbox
+    inbox: RoomInbox
     rooms: Rooms
-    left: DepartedRooms
+    departed: DepartedRooms
     memory: Memory
-    terms: MatrixSettings
+    settings: MatrixSettings
     is_first: bool = True
-    _heard: list[str] = field(default_factory=list[str])
+    _handled: list[str] = field(default_factory=list[str])
 
-    async def hear(self) -> None:
-        """Take in what is new, whole, and remember that it is.
+    async def sync_once(self) -> None:
+        """Handle one sync response completely, then record its token.
 
-        INVARIANT: the token is kept after everything that came with it is done. A crash before that brings it again, under the same ids.
+        INVARIANT: the token is stored after everything that came with it is done. A crash before that brings it again, under the same ids.
         """
         since = self.memory.get("token")
-        # The library knows no rooms after a restart, so their state is wanted once again.
-        told = await self.homeserver.sync(since, self.terms.wanted, wait=0 if self.is_first else self.terms.wait, whole=self.is_first)
-        token = text_of(told.get("next_batch"), _LONGEST_TOKEN)
+        # After a restart the library knows no rooms, so request their full state once.
+        sync = await self.homeserver.sync(
+            since, self.settings.sync_filter, wait=0 if self.is_first else self.settings.wait, whole=self.is_first
+        )
+        token = text_of(sync.get("next_batch"), _LONGEST_TOKEN)
         if token is None:
             raise TryLater("the homeserver's answer makes no sense")
-        keys_came = await self.sealing.take(told)
-        await self.sealing.maintain()
-        found = table(told.get("rooms"))
-        for room, info in table(found.get("join")).items():
-            if self.terms.serves_room(room):
+        keys_arrived = await self.keys.take(sync)
+        await self.keys.maintain()
+        rooms = table(sync.get("rooms"))
+        for room, info in table(rooms.get("join")).items():
+            if self.settings.serves_room(room):
                 await self._read_room(room, table(info), since)
-        for room, info in table(found.get("leave")).items():
+        for room, info in table(rooms.get("leave")).items():
             was_in = self.rooms.leave(room)
-            if self.terms.serves_room(room):
-                await self.left.leave(room, table(info), was_in=was_in)
-        await self.left.look()
-        if keys_came or self.is_first:
+            if self.settings.serves_room(room):
+                await self.departed.leave(room, table(info), was_in=was_in)
+        await self.departed.hide_asks()
+        if keys_arrived or self.is_first:
             await self._try_again()
-        await self.hearing.sum_up(token)
-        await self._accept(found)
+        await self.inbox.sum_up(token)
+        await self._accept(rooms)
         await self.memory.settle()
-        await self.memory.set({"token": token, **stale_names(self._heard, self.memory)})
-        self._heard.clear()
+        await self.memory.set({"token": token, **stale_names(self._handled, self.memory)})
+        self._handled.clear()
         self.is_first = False
 
     async def _read_room(self, room: str, info: Raw, since: str | None) -> None:
-        await self.left.come_back(room)
-        asking = self.rooms.enter(room)
-        if (called := room_name(info)) is not None:
-            self.hearing.called[room] = called
+        await self.departed.restore(room)
+        room_asks = self.rooms.enter(room)
+        if (name := room_name(info)) is not None:
+            self.inbox.room_names[room] = name
         try:
             missed = await events_since(self.homeserver, room, info, since, self.homeserver.account.user)
         except HomeserverRefused:
-            # We were sent out of the room meanwhile.
+            # We were removed from the room meanwhile.
             return
         if missed.cut:
             text = f"more was written here than can be read at once; of what came before the last {MOST} messages nothing was taken"
             words = RoomMessage(text, notice=True)
             await retry(lambda: self.outbox.say(room, f"{room} cut {since}", words), tries=3)
         for raw in missed.events:
-            await self._take(raw, room, asking)
+            await self._take(raw, room, room_asks)
 
-    async def _take(self, raw: Raw, room: str, asking: RoomAsks) -> None:
+    async def _take(self, raw: Raw, room: str, room_asks: RoomAsks) -> None:
         event = read_event(raw, room)
         if event is None or event.head.sender == self.homeserver.account.user:
             return
-        self._heard.append(event.head.event)
+        self._handled.append(event.head.event)
         try:
             if isinstance(event, EncryptedEvent):
-                await self._open(event, asking, is_new=True)
+                await self._open(event, room_asks, is_new=True)
             else:
-                await self.hearing.take(event, encrypted=self.sealing.is_encrypted(room), asking=asking)
+                await self.inbox.take(event, encrypted=self.keys.is_encrypted(room), room_asks=room_asks)
         except (CurtainwallError, ClientError, OSError, TimeoutError):
             raise
-        except Exception as fault:  # noqa: BLE001 - one event that we are not up to must not keep all others from being heard
-            await self.hearing.refuse(event.head, f"this was not taken: a fault of ours, {type(fault).__name__}")
+        except Exception as error:  # noqa: BLE001 - one event that we cannot handle must not block the others
+            await self.inbox.refuse(event.head, f"this was not taken: a fault of ours, {type(error).__name__}")
 
-    async def _open(self, sealed: EncryptedEvent, asking: RoomAsks, *, is_new: bool) -> None:
-        opened = await self.sealing.open(sealed)
-        if opened is None:
-            if is_new and self.terms.people.may_talk(sealed.head.sender):
+    async def _open(self, sealed: EncryptedEvent, room_asks: RoomAsks, *, is_new: bool) -> None:
+        decrypted = await self.keys.open(sealed)
+        if decrypted is None:
+            if is_new and self.settings.people.may_talk(sealed.head.sender):
                 await self.memory.keep_sealed(sealed)
                 await self._report_unreadable(sealed)
             return
         if not is_new:
             await self.memory.drop_sealed(sealed)
-        if opened.fault:
-            await self._remark(sealed, f"this was not taken: {opened.fault}")
+        if decrypted.fault:
+            await self._remark(sealed, f"this was not taken: {decrypted.fault}")
             return
-        # Nothing of strangers is taken, and however much they write, it must not crowd out what others wrote.
-        is_taken = self.terms.people.may_talk(sealed.head.sender)
-        if is_taken and await self.memory.is_repeated(opened.twin, sealed.head.event):
+        # Strangers' messages are ignored, so they must not crowd out what others wrote.
+        is_allowed = self.settings.people.may_talk(sealed.head.sender)
+        if is_allowed and await self.memory.is_repeated(decrypted.twin, sealed.head.event):
             await self._remark(
                 sealed, "this was not taken: the same encrypted bytes were here before, so somebody on the way repeated them"
             )
             return
-        event = read_event(opened.raw, sealed.head.room, sealed=True)
+        event = read_event(decrypted.raw, sealed.head.room, sealed=True)
         if event is not None:
-            await self.hearing.take(event, encrypted=True, asking=asking)
+            await self.inbox.take(event, encrypted=True, room_asks=room_asks)
 
     async def _report_unreadable(self, sealed: EncryptedEvent) -> None:
-        """Say that something cannot be read, once for everything that was encrypted with the same key."""
+        """Say that a message cannot be read, once per encryption key."""
         key = text_of(table(sealed.raw.get("content")).get("session_id")) or sealed.head.event
         name = f"unreadable {sealed.head.room} {key}"
         if self.memory.get(name) is None:
             text = f"what {sealed.head.sender} wrote cannot be decrypted yet; it is kept and taken up when its key comes, or write it again"
-            await self.hearing.refuse(sealed.head, text)
+            await self.inbox.refuse(sealed.head, text)
             await self.memory.set({name: sealed.head.event})
 
     async def _remark(self, sealed: EncryptedEvent, text: str) -> None:
-        if self.terms.people.may_talk(sealed.head.sender):
-            await self.hearing.refuse(sealed.head, text)
+        if self.settings.people.may_talk(sealed.head.sender):
+            await self.inbox.refuse(sealed.head, text)
 
     async def _try_again(self) -> None:
-        """Open what could not be opened before, where its key has come."""
+        """Decrypt stored messages whose key may have arrived."""
         for sealed in tuple(self.memory.sealed()):
-            if self.terms.serves_room(sealed.head.room):
+            if self.settings.serves_room(sealed.head.room):
                 await self._open(sealed, self.rooms.enter(sealed.head.room), is_new=False)
 
-    async def _accept(self, found: Raw) -> None:
-        for room, inviter in invitations(found, self.homeserver.account.user):
-            if self.terms.serves_room(room) and self.terms.may_enter(room, inviter):
+    async def _accept(self, rooms: Raw) -> None:
+        for room, inviter in invitations(rooms, self.homeserver.account.user):
+            if self.settings.serves_room(room) and self.settings.may_enter(room, inviter):
                 try:
                     await self.homeserver.join(room)
                 except HomeserverRefused:
                     continue
 
 
-def _first_of(fault: Exception) -> Exception:
-    """Return what went wrong first among things that ran side by side."""
-    while isinstance(fault, ExceptionGroup):
-        fault = cast("ExceptionGroup[Exception]", fault).exceptions[0]
-    return fault
+def _first_of(error: Exception) -> Exception:
+    """Return the first error of concurrent tasks."""
+    while isinstance(error, ExceptionGroup):
+        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
+    return error
 
 
 def grouped_fingerprint(fingerprint: str) -> str:

@@ -1,4 +1,4 @@
-"""What is encrypted: keys that arrive are kept, messages are opened, and who really wrote one is checked rather than believed."""
+"""Encryption: stores the keys that arrive, decrypts messages, and verifies who really sent them."""
 
 import base64
 import binascii
@@ -16,7 +16,7 @@ _ENOUGH_KEYS: Final = 4_096
 
 
 class Device(Protocol):
-    """A device of somebody, as the library knows it."""
+    """A user's device, as the library describes it."""
 
     user_id: str
     device_id: str
@@ -28,7 +28,10 @@ class Device(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DecryptedEvent:
-    """What was inside; `fault` says why it cannot be taken for its sender's word, `twin` is the same for the same bytes sent again."""
+    """The decrypted content.
+
+    `fault` says why it cannot be attributed to its sender; `twin` is the same if the same bytes are sent again.
+    """
 
     raw: Raw
     fault: str
@@ -36,7 +39,7 @@ class DecryptedEvent:
 
 
 class DeviceKeys:
-    """The keys of our device. `pinned` names, for some users, the only fingerprints that are theirs."""
+    """The keys of our device. `pinned` lists, for some users, the only fingerprints that count as theirs."""
 
     def __init__(self, client: AsyncClient, pinned: Mapping[str, frozenset[str]]) -> None:
         self._client = client
@@ -44,7 +47,7 @@ class DeviceKeys:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of our own device, which people compare."""
+        """Our own device's fingerprint, for people to compare."""
         keys = cast("Mapping[str, str]", self._olm.account.identity_keys)
         return keys["ed25519"]
 
@@ -54,26 +57,26 @@ class DeviceKeys:
         assert olm is not None
         return olm
 
-    async def take(self, told: Raw) -> bool:
-        """Take in what a sync brought for keys and membership, all of it or nothing; tell whether keys came."""
-        came = False
+    async def take(self, sync: Raw) -> bool:
+        """Apply the keys and memberships of a sync, all or nothing; tell whether keys arrived."""
+        keys_arrived = False
         with cast("Any", self._client.store).database.atomic():
-            for raw in rows(table(told.get("to_device")).get("events")):
-                came |= self._take_to_device(raw)
+            for raw in rows(table(sync.get("to_device")).get("events")):
+                keys_arrived |= self._take_to_device(raw)
             self._olm.collect_key_requests()
-            response = SyncResponse.from_dict(_for_library(told))
-            self._forget_members(told)
+            response = SyncResponse.from_dict(_for_library(sync))
+            self._forget_members(sync)
             if isinstance(response, SyncResponse):
-                # Nothing in there waits: the library calls back nobody, so that the transaction is not shared.
+                # Nothing in here waits: the library has no callbacks registered, so no other task runs inside the transaction.
                 await self._client.receive_response(response)
-        return came
+        return keys_arrived
 
-    def _forget_members(self, told: Raw) -> None:
-        """Where more happened than the homeserver tells, somebody may have come or gone: who is there is asked before we speak again."""
-        for room, info in table(table(told.get("rooms")).get("join")).items():
-            known = self._client.rooms.get(room)
-            if known is not None and table(table(info).get("timeline")).get("limited") is True:
-                known.members_synced = False
+    def _forget_members(self, sync: Raw) -> None:
+        """Mark the members of rooms with gaps in the sync as unknown: people may have come or gone, so we ask again before we send."""
+        for room, info in table(table(sync.get("rooms")).get("join")).items():
+            joined = self._client.rooms.get(room)
+            if joined is not None and table(table(info).get("timeline")).get("limited") is True:
+                joined.members_synced = False
 
     def _take_to_device(self, raw: Raw) -> bool:
         if not isinstance(raw.get("content"), dict) or text_of(raw.get("type")) is None or text_of(raw.get("sender")) is None:
@@ -81,11 +84,11 @@ class DeviceKeys:
         try:
             event = cast("Any", ToDeviceEvent).parse_event(dict(raw))
             return event is not None and self._olm.handle_to_device_event(event) is not None
-        except Exception:  # noqa: BLE001 - whatever somebody sends to our device, the next message counts
+        except Exception:  # noqa: BLE001 - a malformed message to our device must not stop the next one
             return False
 
     async def maintain(self) -> None:
-        """Upload, ask for and claim the keys that are due."""
+        """Upload, query and claim the keys that are due."""
         client = self._client
         if client.should_upload_keys:
             await client.keys_upload()
@@ -96,20 +99,20 @@ class DeviceKeys:
         await client.send_to_device_messages()
 
     def is_encrypted(self, room: str) -> bool:
-        """Tell whether a room is encrypted; one that ever was stays so, whatever the homeserver says later."""
-        known = self._client.rooms.get(room)
-        return room in self._client.encrypted_rooms or (known is not None and known.encrypted)
+        """Tell whether a room is encrypted; once encrypted it stays so, whatever the homeserver says later."""
+        joined = self._client.rooms.get(room)
+        return room in self._client.encrypted_rooms or (joined is not None and joined.encrypted)
 
     async def open(self, sealed: EncryptedEvent) -> DecryptedEvent | None:
-        """Return what is inside, or None while its key is missing."""
+        """Return the decrypted event, or None while its key is missing."""
         event = self._as_library_event(sealed)
         if event is None:
             return None
         try:
-            found = self._client.decrypt_event(event)
+            decrypted = self._client.decrypt_event(event)
         except Exception:  # noqa: BLE001 - a missing key, a broken message and a wrong one all mean that it cannot be read
             return None
-        inside = table(getattr(found, "source", None))
+        inside = table(getattr(decrypted, "source", None))
         fault = await self._doubt(sealed, event)
         return DecryptedEvent(inside, fault, _twin(event))
 
@@ -119,13 +122,13 @@ class DeviceKeys:
         session = text_of(content.get("session_id"))
         if session is None:
             return None
-        # Today's clients may leave these two out; the key says whose it is.
+        # Current clients may leave these two out; the key tells whose it is.
         content["sender_key"] = self._owner_of(sealed.head.room, session) or content.get("sender_key")
         content.setdefault("device_id", "")
         raw["content"] = content
         try:
             event = NioEvent.parse_event(raw)
-        except Exception:  # noqa: BLE001 - what the library cannot even read is no message
+        except Exception:  # noqa: BLE001 - what the library cannot parse is not a message
             return None
         if not isinstance(event, MegolmEvent):
             return None
@@ -137,10 +140,10 @@ class DeviceKeys:
         return next((owner for owner, sessions in stored.items() if session in sessions), None)
 
     async def _doubt(self, sealed: EncryptedEvent, event: MegolmEvent) -> str:
-        """Return why a message cannot be taken for its sender's, or nothing.
+        """Return why a message cannot be attributed to its sender, or "".
 
-        INVARIANT: the homeserver says who sent an event, and a key came from some device; only a device that is the sender's makes the two
-        one. The library checks this for verified devices alone.
+        INVARIANT: the homeserver names the sender, and the key came from some device; they belong together only if that device is the
+        sender's. The library checks this for verified devices only.
         """
         sender = sealed.head.sender
         session = self._olm.inbound_group_store.get(sealed.head.room, event.sender_key, event.session_id)
@@ -162,17 +165,17 @@ class DeviceKeys:
         return cast("Device | None", self._client.device_store.device_from_sender_key(user, curve))
 
     async def ready(self, room: str) -> None:
-        """Make sure before sending that only devices that should have our keys get them."""
+        """Before sending, make sure that only the right devices get our keys."""
         client = self._client
-        known = client.rooms.get(room)
-        if known is None or not known.encrypted:
+        joined = client.rooms.get(room)
+        if joined is None or not joined.encrypted:
             return
-        if not known.members_synced:
+        if not joined.members_synced:
             await client.joined_members(room)
             client.invalidate_outbound_session(room)
         if client.should_query_keys:
             await client.keys_query()
-        for user in known.users:
+        for user in joined.users:
             for device in cast("Iterable[Any]", tuple(client.device_store.active_user_devices(user))):
                 self._trust(device)
 
@@ -191,7 +194,7 @@ class DeviceKeys:
 
 
 def _twin(event: MegolmEvent) -> str:
-    """Return a name for the encrypted bytes, however they were spelled."""
+    """Return a digest of the encrypted bytes, independent of their base64 spelling."""
     try:
         content = base64.b64decode(event.ciphertext + "=" * (-len(event.ciphertext) % 4))
     except (binascii.Error, ValueError):
@@ -199,13 +202,13 @@ def _twin(event: MegolmEvent) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def _for_library(told: Raw) -> dict[str, object]:
-    """Return the part of a sync that the library needs, with nothing in it that it could stumble over."""
-    counts = table(told.get("device_one_time_keys_count"))
-    lists = table(told.get("device_lists"))
-    joined = {room: _state(table(info)) for room, info in table(table(told.get("rooms")).get("join")).items() if room.startswith("!")}
+def _for_library(sync: Raw) -> dict[str, object]:
+    """Return the part of a sync that the library needs, without anything it could fail on."""
+    counts = table(sync.get("device_one_time_keys_count"))
+    lists = table(sync.get("device_lists"))
+    joined = {room: _state(table(info)) for room, info in table(table(sync.get("rooms")).get("join")).items() if room.startswith("!")}
     return {
-        "next_batch": text_of(told.get("next_batch"), _ENOUGH_KEYS) or "",
+        "next_batch": text_of(sync.get("next_batch"), _ENOUGH_KEYS) or "",
         "device_one_time_keys_count": {name: count for name, count in counts.items() if isinstance(count, int)},
         "device_lists": {name: [user for user in _texts(lists.get(name)) if user.startswith("@")] for name in ("changed", "left")},
         "rooms": {"join": joined, "invite": {}, "leave": {}},
@@ -215,27 +218,27 @@ def _for_library(told: Raw) -> dict[str, object]:
 
 
 def _texts(value: object) -> Sequence[str]:
-    found = cast("list[object]", value) if isinstance(value, list) else []
-    return [text for each in found if (text := text_of(each)) is not None]
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [text for item in items if (text := text_of(item)) is not None]
 
 
 def _state(info: Raw) -> dict[str, object]:
     state, timeline = table(info.get("state")), table(info.get("timeline"))
     return {
-        "state": {"events": list(_kept(rows(state.get("events"))))},
-        "timeline": {"events": list(_kept(rows(timeline.get("events")))), "limited": False, "prev_batch": ""},
+        "state": {"events": list(_reduced(rows(state.get("events"))))},
+        "timeline": {"events": list(_reduced(rows(timeline.get("events")))), "limited": False, "prev_batch": ""},
         "ephemeral": {"events": []},
         "account_data": {"events": []},
     }
 
 
-def _kept(events: Iterable[Raw]) -> Iterator[dict[str, object]]:
-    """Yield members and encryption, each with nothing but what it is about."""
+def _reduced(events: Iterable[Raw]) -> Iterator[dict[str, object]]:
+    """Yield the member and encryption events, reduced to the fields that matter."""
     for raw in events:
         kind, content = raw.get("type"), table(raw.get("content"))
         if kind not in _KEPT_STATE or not isinstance(raw.get("state_key"), str):
             continue
-        kept = (
+        reduced = (
             {"membership": content.get("membership")}
             if kind == "m.room.member"
             else {"algorithm": text_of(content.get("algorithm")) or "unknown"}
@@ -246,11 +249,11 @@ def _kept(events: Iterable[Raw]) -> Iterator[dict[str, object]]:
             "event_id": raw.get("event_id"),
             "sender": raw.get("sender"),
             "origin_server_ts": 0,
-            "content": kept,
+            "content": reduced,
         }
         try:
             parsed = NioEvent.parse_event(event)
-        except Exception:  # noqa: BLE001, S112 - what the library cannot read says nothing about the room
+        except Exception:  # noqa: BLE001, S112 - what the library cannot parse says nothing about the room
             continue
         if type(parsed).__name__ in ("RoomMemberEvent", "RoomEncryptionEvent"):
             yield event

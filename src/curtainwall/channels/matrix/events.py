@@ -1,4 +1,4 @@
-"""What a homeserver sends, read with suspicion: each event is something we know, or nothing at all."""
+"""Parses what a homeserver sends, without trusting it: each event is one we know, or None."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +9,12 @@ _LONGEST_ID: Final = 255
 _LONGEST_KEY: Final = 100
 
 Raw = Mapping[str, object]
-"""An event as it came, of which nothing is known yet."""
+"""An event as received, unchecked."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventHead:
-    """What every event has: its id, who sent it by the homeserver's word, in which room, and in which of its threads, if any."""
+    """The common fields: the id, the sender as the homeserver names it, the room, and the thread if any."""
 
     event: str
     sender: str
@@ -24,7 +24,7 @@ class EventHead:
 
 @dataclass(frozen=True, slots=True)
 class TextMessage:
-    """Somebody wrote a text; `sealed` says that it came encrypted, from a device of theirs, and `about` what it replies to."""
+    """A text message; `sealed` means it came encrypted from a device of its sender, and `about` is the message it replies to."""
 
     head: EventHead
     text: str
@@ -34,7 +34,7 @@ class TextMessage:
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """Somebody put a sign under a message. The homeserver can make these up."""
+    """A reaction to a message. The homeserver can forge these."""
 
     head: EventHead
     about: str
@@ -43,7 +43,7 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True)
 class EncryptedEvent:
-    """Something encrypted that has still to be opened."""
+    """An encrypted event that is still to be decrypted."""
 
     head: EventHead
     raw: Raw
@@ -51,7 +51,7 @@ class EncryptedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """Somebody sent something that we cannot take: a picture, a file, a voice."""
+    """Something that we cannot take: a picture, a file, a recording."""
 
     head: EventHead
     kind: str
@@ -59,7 +59,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Somebody changed what they had written. What it was first is what counts."""
+    """A change to an earlier message. The original is what counts."""
 
     head: EventHead
     about: str
@@ -67,7 +67,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Somebody removed a message: its author, or whoever may do that in the room. The homeserver can make these up."""
+    """The removal of a message, by its author or a moderator. The homeserver can forge these."""
 
     head: EventHead
     about: str
@@ -77,27 +77,27 @@ Event = TextMessage | Reaction | EncryptedEvent | Attachment | Edit | Redaction
 
 
 def table(value: object) -> Raw:
-    """Return a JSON object, or an empty one for everything else."""
+    """Return the value if it is a JSON object, otherwise an empty one."""
     return cast("Raw", value) if isinstance(value, dict) else {}
 
 
 def rows(value: object) -> Sequence[Raw]:
-    """Return the objects of a JSON array, or none for everything else."""
-    return [cast("Raw", each) for each in cast("list[object]", value) if isinstance(each, dict)] if isinstance(value, list) else []
+    """Return the objects in a JSON array; none for any other value."""
+    return [cast("Raw", item) for item in cast("list[object]", value) if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def text_of(value: object, longest: int = _LONGEST_ID) -> str | None:
-    """Return a text that is not empty and not longer than it may be."""
+    """Return the value if it is a non-empty text within the length limit, otherwise None."""
     return value if isinstance(value, str) and 0 < len(value) <= longest and _is_whole(value) else None
 
 
 def is_one_word(text: str) -> bool:
-    """Tell whether a text is visible through and through and has no gap, as the ids of people, rooms and events are."""
+    """Tell whether a text is printable and has no spaces, like the ids of people, rooms and events."""
     return text.isprintable() and " " not in text
 
 
 def _is_whole(text: str) -> bool:
-    """Tell whether a text can be written down: half a character cannot."""
+    """Tell whether a text can be encoded; a lone surrogate cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -106,16 +106,16 @@ def _is_whole(text: str) -> bool:
 
 
 def head_of(raw: Raw, room: str) -> EventHead | None:
-    """Return what every event has, or None where this one has not."""
+    """Return the common fields of an event, or None if any is missing or malformed."""
     event, sender = text_of(raw.get("event_id")), text_of(raw.get("sender"))
     if event is None or sender is None or not event.startswith("$") or not sender.startswith("@") or ":" not in sender:
         return None
-    # What we say of a sender is said in our own name: an id in several lines could pass for a card of ours.
+    # We quote the sender in our own messages: an id of several lines could pass for a card of ours.
     return EventHead(event, sender, room) if is_one_word(event) and is_one_word(sender) else None
 
 
 def read_event(raw: Raw, room: str, *, sealed: bool = False) -> Event | None:
-    """Return what an event of a room's timeline is; None for what concerns nobody here, and for what is no event."""
+    """Return the parsed event of a room's timeline; None if it is irrelevant or malformed."""
     head = head_of(raw, room)
     if head is None or raw.get("state_key") is not None or "redacted_because" in table(raw.get("unsigned")):
         return None
@@ -126,7 +126,7 @@ def read_event(raw: Raw, room: str, *, sealed: bool = False) -> Event | None:
         case "m.reaction":
             return _reaction(head, content)
         case "m.room.redaction":
-            # Where it says what it removes depends on the version of the room.
+            # Where a redaction names its target depends on the room version.
             about = text_of(raw.get("redacts")) or text_of(content.get("redacts"))
             return None if about is None else Redaction(head, about)
         case "m.room.encrypted" if not sealed and content.get("algorithm") == "m.megolm.v1.aes-sha2":
@@ -136,18 +136,18 @@ def read_event(raw: Raw, room: str, *, sealed: bool = False) -> Event | None:
 
 
 def room_name(info: Raw) -> str | None:
-    """Return what a room is called, as far as an answer of the homeserver tells it: nothing where its name was taken away."""
+    """Return a room's name if this response contains it; "" if the name was removed, None if it does not say."""
     events = [raw for part in ("state", "timeline") for raw in rows(table(info.get(part)).get("events"))]
-    named = [raw for raw in events if raw.get("type") == "m.room.name" and raw.get("state_key") == ""]
-    return (text_of(table(named[-1].get("content")).get("name")) or "") if named else None
+    names = [raw for raw in events if raw.get("type") == "m.room.name" and raw.get("state_key") == ""]
+    return (text_of(table(names[-1].get("content")).get("name")) or "") if names else None
 
 
 def _message(head: EventHead, content: Raw, *, sealed: bool) -> TextMessage | Attachment | Edit | None:
     relation, kind = table(content.get("m.relates_to")), content.get("msgtype")
-    # What somebody sent is what counts; a change of it afterwards is for readers.
+    # What was sent first is what counts; a later edit is only for readers.
     if relation.get("rel_type") == "m.replace" or "m.new_content" in content:
-        changed = text_of(relation.get("event_id"))
-        return None if changed is None or kind == "m.notice" else Edit(head, changed)
+        edited = text_of(relation.get("event_id"))
+        return None if edited is None or kind == "m.notice" else Edit(head, edited)
     thread = (text_of(relation.get("event_id")) if relation.get("rel_type") == "m.thread" else None) or ""
     about = text_of(table(relation.get("m.in_reply_to")).get("event_id")) or thread
     head = replace(head, thread=thread)
@@ -156,13 +156,13 @@ def _message(head: EventHead, content: Raw, *, sealed: bool) -> TextMessage | At
         if text is None:
             return Attachment(head, "message that is too long") if isinstance(content.get("body"), str) and content.get("body") else None
         return TextMessage(head, _without_quote(text, relation), sealed, about)
-    # Notices are how programs talk; answering them is how two programs never stop.
+    # Programs send notices; two programs that answer each other's notices would never stop.
     kinds = {"m.image": "picture", "m.file": "file", "m.audio": "recording", "m.video": "video", "m.location": "place"}
     return Attachment(head, kinds[kind]) if isinstance(kind, str) and kind in kinds else None
 
 
 def _without_quote(text: str, relation: Raw) -> str:
-    """Return the text without the lines that older clients put before a reply, quoting what it replies to."""
+    """Return the text without the quoted lines that older clients put before a reply."""
     if not table(relation.get("m.in_reply_to")) or not text.startswith("> "):
         return text
     lines = text.split("\n")
@@ -179,9 +179,9 @@ def _reaction(head: EventHead, content: Raw) -> Reaction | None:
     return Reaction(head, about, sign)
 
 
-def invitations(found: Raw, own: str) -> Iterator[tuple[str, str]]:
-    """Yield each room that we are invited to, and by whom."""
-    for room, info in table(found.get("invite")).items():
+def invitations(rooms: Raw, own: str) -> Iterator[tuple[str, str]]:
+    """Yield each room that we are invited to, and the inviter."""
+    for room, info in table(rooms.get("invite")).items():
         for raw in rows(table(table(info).get("invite_state")).get("events")):
             inviter = text_of(raw.get("sender"))
             is_ours = raw.get("type") == "m.room.member" and raw.get("state_key") == own

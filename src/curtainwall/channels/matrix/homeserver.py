@@ -1,4 +1,4 @@
-"""The homeserver: who we are there, requests with retries, and the events since we last looked. Knows no session and no policy."""
+"""The homeserver: our login, requests with retries, and the events since the last sync. It knows nothing of sessions or policy."""
 
 import asyncio
 import fcntl
@@ -20,12 +20,12 @@ _LONGEST_TOKEN = 4_096
 
 
 class LoginRefused(Broken):
-    """What signs us in is wrong or missing. Asking again changes nothing, and might lock the account; somebody has to correct it."""
+    """The login is wrong or missing. Retrying does not help and might lock the account; the user has to correct it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """How to reach a homeserver and what to say there; either a password or a token is known."""
+    """How to reach a homeserver and log in; either a password or a token is set."""
 
     homeserver: str
     user: str
@@ -40,31 +40,31 @@ class Account:
         """The name of the file that holds the keys of our device."""
         return f"{_file_name(self.user)}_{_file_name(self.device)}.db"
 
-    def kept_token(self) -> str | None:
-        """Return the token that this device was given before; None where there is none, or it was for another."""
+    def stored_token(self) -> str | None:
+        """Return the token that this device received before; None if there is none or it belongs to another device."""
         try:
-            told = table(json.loads(self._kept.read_text(encoding="utf-8")))
+            stored = table(json.loads(self._token_file.read_text(encoding="utf-8")))
         except (FileNotFoundError, ValueError):
             return None
-        if (told.get("homeserver"), told.get("user"), told.get("device")) != (self.homeserver, self.user, self.device):
+        if (stored.get("homeserver"), stored.get("user"), stored.get("device")) != (self.homeserver, self.user, self.device):
             return None
-        return text_of(told.get("token"), _LONGEST_TOKEN)
+        return text_of(stored.get("token"), _LONGEST_TOKEN)
 
-    def keep_token(self, token: str) -> None:
-        """Keep a token for the next start, readable by its owner alone."""
-        told = {"homeserver": self.homeserver, "user": self.user, "device": self.device, "token": token}
-        draft = self._kept.with_suffix(".new")
+    def store_token(self, token: str) -> None:
+        """Store a token for the next start, readable only by its owner."""
+        content = {"homeserver": self.homeserver, "user": self.user, "device": self.device, "token": token}
+        draft = self._token_file.with_suffix(".new")
         draft.unlink(missing_ok=True)
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(told, file)
+            json.dump(content, file)
             file.flush()
             os.fsync(file.fileno())
-        draft.rename(self._kept)
+        draft.rename(self._token_file)
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Be the only one who speaks as this user from this home; raise `TryLater` where somebody does already."""
+        """Hold the lock for this user in this home; raise `TryLater` if another process holds it."""
         path = self.directory / f"{_file_name(self.user)}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -78,12 +78,12 @@ class Account:
             os.close(descriptor)
 
     @property
-    def _kept(self) -> Path:
+    def _token_file(self) -> Path:
         return self.directory / f"{_file_name(self.user)}.json"
 
 
 def _file_name(name: str) -> str:
-    """Return a name that can be one of a file."""
+    """Return a file name made from a user or device id."""
     if not name or len(name) > 200:
         raise Broken("a Matrix user and a device have names of at most 200 characters")
     return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)
@@ -94,13 +94,13 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _TRIES: Final = 8
 _LONGEST_CODE: Final = 100
 _SURELY_WRONG: Final = frozenset({"M_FORBIDDEN", "M_USER_DEACTIVATED", "M_UNKNOWN_TOKEN"})
-"""What a homeserver says of a password or a token that will not become right by itself."""
+"""Error codes for a password or token that stays wrong until someone changes it."""
 _NAME: Final = "Curtainwall"
 _PATH: Final = "/_matrix/client/v3"
 
 
 class HomeserverRefused(CommandRefused):
-    """The homeserver understood and does not want to; asking again changes nothing. `code` is its own word for why."""
+    """The homeserver understood the request and refuses it; retrying does not help. `code` is its error code."""
 
     def __init__(self, words: str, code: str = "") -> None:
         super().__init__(words)
@@ -114,27 +114,29 @@ class Homeserver:
         self.account = account
         self.client = client
 
-    async def ask(self, method: str, path: str, body: Mapping[str, object] | None = None, *, wait: float = 60, tries: int = _TRIES) -> Raw:
-        """Return what the homeserver answers; raise `Refused`, or `TryLater` where it cannot be reached after some tries.
+    async def request(
+        self, method: str, path: str, body: Mapping[str, object] | None = None, *, wait: float = 60, tries: int = _TRIES
+    ) -> Raw:
+        """Return the homeserver's answer; raise `HomeserverRefused`, or `TryLater` if it cannot be reached after some tries.
 
-        Where it says how long to wait, so long is waited.
+        If the homeserver says how long to wait, it waits that long.
         """
         pause = _FIRST_PAUSE
         for attempt in range(tries):
             try:
-                status, told = await self._once(method, path, body, wait)
-            except (ClientError, TimeoutError, OSError) as fault:
+                status, answer = await self._once(method, path, body, wait)
+            except (ClientError, TimeoutError, OSError) as error:
                 if attempt + 1 == tries:
-                    raise unreachable(self.account, fault) from fault
+                    raise unreachable(self.account, error) from error
             else:
                 if status < 400:
-                    return told
+                    return answer
                 if status != 429 and status < 500:
-                    code = str(told.get("errcode", status))[:_LONGEST_CODE]
-                    raise HomeserverRefused(f"the homeserver refused: {code}: {str(told.get('error', ''))[:200]}", code)
+                    code = str(answer.get("errcode", status))[:_LONGEST_CODE]
+                    raise HomeserverRefused(f"the homeserver refused: {code}: {str(answer.get('error', ''))[:200]}", code)
                 if attempt + 1 == tries:
                     raise TryLater(f"the homeserver is in trouble: it answers {status}")
-                pause = max(pause, _wanted_pause(told))
+                pause = max(pause, _requested_pause(answer))
             await asyncio.sleep(min(pause, _LONGEST_PAUSE))
             pause = min(2 * pause, _LONGEST_PAUSE)
         raise TryLater("the homeserver was not asked")
@@ -154,51 +156,51 @@ class Homeserver:
         except (ValueError, RecursionError):
             return (response.status if response.status >= 400 else 502), {}
 
-    async def sync(self, since: str | None, wanted: Mapping[str, object], *, wait: int, whole: bool = False) -> Raw:
-        """Return what happened since a token, waiting for so many seconds where nothing did; `whole` brings the rooms' state again."""
-        told = {"filter": json.dumps(wanted), "timeout": str(wait * 1000), "set_presence": "online"}
-        told |= {"since": since} if since else {}
-        told |= {"full_state": "true"} if whole else {}
-        # A first look at many rooms takes a homeserver long.
-        return await self.ask("GET", f"/sync?{urlencode(told)}", wait=wait + 120, tries=2)
+    async def sync(self, since: str | None, filter_: Mapping[str, object], *, wait: int, whole: bool = False) -> Raw:
+        """Return what happened since a token, waiting up to `wait` seconds for news; `whole` requests the full state of the rooms."""
+        query = {"filter": json.dumps(filter_), "timeout": str(wait * 1000), "set_presence": "online"}
+        query |= {"since": since} if since else {}
+        query |= {"full_state": "true"} if whole else {}
+        # The first sync of many rooms takes a homeserver a long time.
+        return await self.request("GET", f"/sync?{urlencode(query)}", wait=wait + 120, tries=2)
 
     async def fingerprint(self) -> str | None:
-        """Return the fingerprint that the homeserver has for our device, where it has one."""
+        """Return the fingerprint that the homeserver has for our device, if any."""
         user, device = self.account.user, self.account.device
         try:
-            told = await self.ask("POST", "/keys/query", {"device_keys": {user: [device]}})
+            answer = await self.request("POST", "/keys/query", {"device_keys": {user: [device]}})
         except HomeserverRefused:
             return None
-        known = table(table(table(told.get("device_keys")).get(user)).get(device))
-        return text_of(table(known.get("keys")).get(f"ed25519:{device}"))
+        device_keys = table(table(table(answer.get("device_keys")).get(user)).get(device))
+        return text_of(table(device_keys.get("keys")).get(f"ed25519:{device}"))
 
-    async def before(self, room: str, start: str, end: str, wanted: Mapping[str, object]) -> Raw:
-        """Return a page of what was said in a room before a point, newest first, down to another."""
-        told = {"dir": "b", "from": start, "to": end, "limit": "100", "filter": json.dumps(wanted)}
-        return await self.ask("GET", f"/rooms/{quote(room, safe='')}/messages?{urlencode(told)}")
+    async def messages_before(self, room: str, start: str, end: str, filter_: Mapping[str, object]) -> Raw:
+        """Return a page of messages in a room between two points, newest first."""
+        query = {"dir": "b", "from": start, "to": end, "limit": "100", "filter": json.dumps(filter_)}
+        return await self.request("GET", f"/rooms/{quote(room, safe='')}/messages?{urlencode(query)}")
 
     async def join(self, room: str) -> None:
-        """Go into a room that we are invited to, or that is open."""
-        await self.ask("POST", f"/rooms/{quote(room, safe='')}/join", {})
+        """Join a room that we are invited to or that is public."""
+        await self.request("POST", f"/rooms/{quote(room, safe='')}/join", {})
 
     async def typing(self, room: str, *, seconds: int) -> None:
-        """Show for so long that somebody is at work; none ends it."""
+        """Show a typing notification for this many seconds; 0 ends it."""
         path = f"/rooms/{quote(room, safe='')}/typing/{quote(self.account.user, safe='')}"
-        told: dict[str, object] = {"typing": True, "timeout": seconds * 1000} if seconds else {"typing": False}
-        await self.ask("PUT", path, told, wait=10, tries=1)
+        content: dict[str, object] = {"typing": True, "timeout": seconds * 1000} if seconds else {"typing": False}
+        await self.request("PUT", path, content, wait=10, tries=1)
 
 
-def unreachable(account: Account, fault: Exception) -> TryLater:
-    """Return what to raise where the homeserver does not answer: its address, and why in the system's words where it has some."""
-    number = fault.errno if isinstance(fault, OSError) else None
-    why = os.strerror(number).lower() if number is not None and number > 0 else getattr(fault, "strerror", None)
-    why = why or ("no answer in time" if isinstance(fault, TimeoutError) else type(fault).__name__)
-    return TryLater(f"the homeserver `{account.homeserver}` cannot be reached: {why}")
+def unreachable(account: Account, error: Exception) -> TryLater:
+    """Return the error for a homeserver that does not answer, with its address and the system's reason if there is one."""
+    number = error.errno if isinstance(error, OSError) else None
+    reason = os.strerror(number).lower() if number is not None and number > 0 else getattr(error, "strerror", None)
+    reason = reason or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+    return TryLater(f"the homeserver `{account.homeserver}` cannot be reached: {reason}")
 
 
 @asynccontextmanager
 async def open_homeserver(account: Account) -> AsyncGenerator[Homeserver]:
-    """Be logged in as the account's device, with its keys at hand, until the context is left."""
+    """Log in as the account's device, with its keys loaded, until the context is left."""
     config = AsyncClientConfig(store_name=account.store, pickle_key=account.seal, max_timeouts=2, request_timeout=30)
     client = AsyncClient(account.homeserver, account.user, account.device, str(account.directory), config)
     try:
@@ -211,7 +213,7 @@ async def open_homeserver(account: Account) -> AsyncGenerator[Homeserver]:
 
 
 async def _log_in(account: Account, client: AsyncClient) -> None:
-    token = account.token or account.kept_token()
+    token = account.token or account.stored_token()
     try:
         if token is not None:
             await _verify_token(account, client, token)
@@ -225,20 +227,20 @@ async def _log_in(account: Account, client: AsyncClient) -> None:
     assert account.password is not None
     try:
         response = await client.login(account.password, device_name=_NAME)
-    except (ClientError, TimeoutError, OSError) as fault:
-        raise unreachable(account, fault) from fault
+    except (ClientError, TimeoutError, OSError) as error:
+        raise unreachable(account, error) from error
     if not isinstance(response, LoginResponse):
         raise _login_fault(account, str(response.status_code), str(response.message))
     if response.user_id != account.user or response.device_id != account.device:
         raise Broken(f"the homeserver knows us as `{response.user_id}`, device `{response.device_id}`; write these into the configuration")
-    account.keep_token(response.access_token)
+    account.store_token(response.access_token)
 
 
 async def _verify_token(account: Account, client: AsyncClient, token: str) -> None:
-    """Raise `HomeserverRefused` where a token is none any more, and `Broken` where it is not one of our device."""
+    """Raise `HomeserverRefused` if the token is no longer valid, and `Broken` if it does not belong to our device."""
     client.access_token = token
-    told = await Homeserver(account, client).ask("GET", "/account/whoami", tries=3)
-    user, device = text_of(told.get("user_id")), text_of(told.get("device_id"))
+    answer = await Homeserver(account, client).request("GET", "/account/whoami", tries=3)
+    user, device = text_of(answer.get("user_id")), text_of(answer.get("device_id"))
     if (user, device) != (account.user, account.device):
         raise Broken(f"the token belongs to `{user}`, device `{device}`; write these into the configuration, or set another token")
 
@@ -249,19 +251,19 @@ def _login_fault(account: Account, code: str, words: str) -> Exception:
     return TryLater(f"the homeserver did not answer to the login: {words[:200] or code}")
 
 
-def _wanted_pause(told: Raw) -> float:
-    wanted = told.get("retry_after_ms")
-    return min(wanted / 1000, _LONGEST_PAUSE) if isinstance(wanted, int) and wanted > 0 else 0.0
+def _requested_pause(answer: Raw) -> float:
+    millis = answer.get("retry_after_ms")
+    return min(millis / 1000, _LONGEST_PAUSE) if isinstance(millis, int) and millis > 0 else 0.0
 
 
 def quiet_library() -> None:
-    """Keep the library's own remarks, some of which quote messages, out of our logs."""
+    """Keep the library's log lines out of our logs; some quote messages."""
     for name in ("nio", "peewee"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 MOST: Final = 5_000
-"""How many events are fetched of what was missed; of more, the newest count."""
+"""How many missed events to fetch; beyond that, only the newest count."""
 
 EVENT_TYPES: Final = (
     "m.room.message",
@@ -280,14 +282,14 @@ TIMELINE: Final[dict[str, object]] = {"limit": _PAGE_SIZE, "types": list(EVENT_T
 
 @dataclass(frozen=True, slots=True)
 class MissedEvents:
-    """What was said, and whether there was more than could be fetched."""
+    """The missed events, and whether there were more than could be fetched."""
 
     events: Sequence[Raw]
     cut: bool = False
 
 
 async def events_since(homeserver: Homeserver, room: str, info: Raw, since: str | None, own: str) -> MissedEvents:
-    """Return the events of a room that came since a token; in a room that we have just joined, those since then."""
+    """Return the events of a room since a token; in a room that we have just joined, those since joining."""
     timeline = table(info.get("timeline"))
     events = list(rows(timeline.get("events")))
     start = text_of(timeline.get("prev_batch"), _LONGEST_CURSOR)
@@ -295,32 +297,32 @@ async def events_since(homeserver: Homeserver, room: str, info: Raw, since: str 
     if since is not None and timeline.get("limited") is True and start is not None:
         older, cut = await _older_events(homeserver, room, start, since, own)
         events = [*older, *events]
-    return MissedEvents(_since_joining(events, own, is_first=since is None), cut)
+    return MissedEvents(_after_our_join(events, own, is_first=since is None), cut)
 
 
 async def _older_events(homeserver: Homeserver, room: str, start: str, since: str, own: str) -> tuple[list[Raw], bool]:
-    found: list[Raw] = []
-    while len(found) < MOST:
-        told = await homeserver.before(room, start, since, TIMELINE)
-        page = rows(told.get("chunk"))
-        found += page
-        end = text_of(told.get("end"), _LONGEST_CURSOR)
-        if end is None or end == start or not page or any(_is_our_joining(raw, own) for raw in page):
-            return list(reversed(found)), False
+    events: list[Raw] = []
+    while len(events) < MOST:
+        answer = await homeserver.messages_before(room, start, since, TIMELINE)
+        page = rows(answer.get("chunk"))
+        events += page
+        end = text_of(answer.get("end"), _LONGEST_CURSOR)
+        if end is None or end == start or not page or any(_is_our_join(raw, own) for raw in page):
+            return list(reversed(events)), False
         start = end
-    return list(reversed(found)), True
+    return list(reversed(events)), True
 
 
-def _since_joining(events: Sequence[Raw], own: str, *, is_first: bool) -> Sequence[Raw]:
-    """Return what came after we joined; at the very first look, what was there before is history."""
-    places = [place for place, raw in enumerate(events) if _is_our_joining(raw, own)]
-    if places:
-        return events[places[-1] + 1 :]
+def _after_our_join(events: Sequence[Raw], own: str, *, is_first: bool) -> Sequence[Raw]:
+    """Return the events after we joined; on the very first sync, everything earlier is history."""
+    joins = [index for index, raw in enumerate(events) if _is_our_join(raw, own)]
+    if joins:
+        return events[joins[-1] + 1 :]
     return () if is_first else events
 
 
-def _is_our_joining(raw: Raw, own: str) -> bool:
-    """Tell whether this is where we came into the room; a change of our name looks alike and is none."""
+def _is_our_join(raw: Raw, own: str) -> bool:
+    """Tell whether this event is our joining the room; a change of our display name looks similar."""
     if raw.get("type") != "m.room.member" or raw.get("state_key") != own:
         return False
     before = table(table(raw.get("unsigned")).get("prev_content")).get("membership")

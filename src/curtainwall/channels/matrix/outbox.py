@@ -1,4 +1,4 @@
-"""Sending to rooms: markdown as harmless HTML, each message exactly once, cut to what an event can hold, and edited where more is known."""
+"""Sends to rooms: safe HTML from markdown, each message exactly once, split to fit an event, and edited when more is known."""
 
 import asyncio
 import html
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 PIECE: Final = 4_000
-"""How many characters stand in one event at most; what is longer goes on in a thread."""
+"""The most characters in one event; longer text continues in a thread."""
 
 _LARGEST_EVENT: Final = 40_000
 _PREVIEW: Final = 200
@@ -30,7 +30,7 @@ Content = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class RoomMessage:
-    """Something to say: plain, with a form of its own, or as a remark of ours; `mention` names who should look."""
+    """A message to send: plain text, optionally with HTML, or as a notice; `mention` lists the users to notify."""
 
     text: str
     html: str | None = None
@@ -41,32 +41,32 @@ class RoomMessage:
 
 
 class MatrixOutbox:
-    """Our voice in every room.
+    """Sends our messages to every room.
 
-    INVARIANT: what is said has a name. The homeserver takes the same name once, and we remember what it was given for it.
+    INVARIANT: every message has a name. The homeserver accepts a name once, and we remember the event id it returned.
     """
 
-    def __init__(self, homeserver: Homeserver, sealing: DeviceKeys, memory: Memory) -> None:
+    def __init__(self, homeserver: Homeserver, keys: DeviceKeys, memory: Memory) -> None:
         self._homeserver = homeserver
-        self._sealing = sealing
+        self._keys = keys
         self._memory = memory
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def say(self, room: str, name: str, words: RoomMessage) -> str:
-        """Say something once, and return the id of its event; saying it again returns the same."""
-        known = self._memory.get(f"sent {name}")
-        if known is not None:
-            return known
-        event = await self._send(room, name, content_of(words))
+    async def say(self, room: str, name: str, message: RoomMessage) -> str:
+        """Send a message once, and return its event id; sending it again returns the same id."""
+        sent = self._memory.get(f"sent {name}")
+        if sent is not None:
+            return sent
+        event = await self._send(room, name, content_of(message))
         await self._memory.set({f"sent {name}": event})
         return event
 
-    async def change(self, room: str, name: str, event: str, words: RoomMessage) -> None:
-        """Replace what was said by something else; the name is this change's own."""
-        await self._send(room, name, replacement(event, content_of(words)))
+    async def change(self, room: str, name: str, event: str, message: RoomMessage) -> None:
+        """Replace an earlier message; the name belongs to this change."""
+        await self._send(room, name, replacement(event, content_of(message)))
 
     async def typing(self, room: str, *, seconds: int) -> None:
-        """Show that somebody is at work; where that fails nobody misses anything."""
+        """Show a typing notification; failures do not matter."""
         try:
             await self._homeserver.typing(room, seconds=seconds)
         except (TryLater, HomeserverRefused):
@@ -76,17 +76,17 @@ class MatrixOutbox:
         client = self._homeserver.client
         if room not in client.rooms:
             raise HomeserverRefused(f"nothing can be said in `{room}`: we are not in there")
-        async with self._turns[room]:
+        async with self._locks[room]:
             try:
                 async with asyncio.timeout(_BOUND):
-                    await self._sealing.ready(room)
+                    await self._keys.ready(room)
                     response = await client.room_send(room, "m.room.message", content, transaction(name), ignore_unverified_devices=True)
-            except (ClientError, TimeoutError, OSError) as fault:
-                # The library waits for ever on a sharing of keys that was cut off.
+            except (ClientError, TimeoutError, OSError) as error:
+                # The library would wait for ever on a key exchange that was cut off.
                 client.sharing_session.pop(room, None)
-                raise unreachable(self._homeserver.account, fault) from fault
-            except (LocalProtocolError, OlmUnverifiedDeviceError, SendRetryError) as fault:
-                raise TryLater(f"nothing can be said in `{room}` yet: {fault}") from fault
+                raise unreachable(self._homeserver.account, error) from error
+            except (LocalProtocolError, OlmUnverifiedDeviceError, SendRetryError) as error:
+                raise TryLater(f"nothing can be said in `{room}` yet: {error}") from error
         if isinstance(response, RoomSendResponse):
             return response.event_id
         if response.status_code in ("M_FORBIDDEN", "M_NOT_FOUND", "M_TOO_LARGE", "M_GUEST_ACCESS_FORBIDDEN"):
@@ -94,29 +94,29 @@ class MatrixOutbox:
         raise TryLater(f"nothing could be said in `{room}`: {response.message}")
 
 
-def content_of(words: RoomMessage) -> Content:
-    """Return an event's content; where both forms would be too much for one event, the plain one is enough."""
-    content: Content = {"msgtype": "m.notice" if words.notice else "m.text", "body": words.text or "…"}
-    content["m.mentions"] = {"user_ids": list(words.mention)} if words.mention else {}
-    if words.html is not None:
-        content |= {"format": "org.matrix.custom.html", "formatted_body": words.html}
+def content_of(message: RoomMessage) -> Content:
+    """Return an event's content; without HTML if both forms would not fit into one event."""
+    content: Content = {"msgtype": "m.notice" if message.notice else "m.text", "body": message.text or "…"}
+    content["m.mentions"] = {"user_ids": list(message.mention)} if message.mention else {}
+    if message.html is not None:
+        content |= {"format": "org.matrix.custom.html", "formatted_body": message.html}
         if len(json.dumps(content, ensure_ascii=False).encode()) > _LARGEST_EVENT:
             del content["format"], content["formatted_body"]
-    if words.thread:
-        latest = {"event_id": words.reply_to or words.thread}
+    if message.thread:
+        latest = {"event_id": message.reply_to or message.thread}
         content["m.relates_to"] = {
             "rel_type": "m.thread",
-            "event_id": words.thread,
-            "is_falling_back": not words.reply_to,
+            "event_id": message.thread,
+            "is_falling_back": not message.reply_to,
             "m.in_reply_to": latest,
         }
-    elif words.reply_to:
-        content["m.relates_to"] = {"m.in_reply_to": {"event_id": words.reply_to}}
+    elif message.reply_to:
+        content["m.relates_to"] = {"m.in_reply_to": {"event_id": message.reply_to}}
     return content
 
 
 def replacement(event: str, content: Content) -> Content:
-    """Return what replaces an event; clients that do not know replacements show a preview."""
+    """Return the content that replaces an event; clients without support for edits show a preview."""
     inner = {name: value for name, value in content.items() if name != "m.relates_to"}
     preview = str(content["body"])[:_PREVIEW]
     return {
@@ -129,25 +129,25 @@ def replacement(event: str, content: Content) -> Content:
 
 
 def pieces(text: str, first: int = PIECE) -> Sequence[str]:
-    """Return a text in pieces that an event can hold, cut between lines where that is possible; code stays code.
+    """Split a text into pieces that fit an event, between lines if possible; code blocks are closed and reopened.
 
-    What is longer than one event begins with a short piece, of which `first` is the size.
+    If one event is not enough, the first piece is short: at most `first` characters.
     """
-    found: list[str] = []
+    parts: list[str] = []
     size = PIECE if len(text) <= PIECE else first
     while len(text) > size:
         cut = text.rfind("\n", size // 2, size)
         cut = size if cut < 0 else cut
         piece, text = text[:cut], text[cut:].removeprefix("\n")
         fence = _open_fence(piece)
-        found.append(f"{piece}\n```" if fence else piece)
+        parts.append(f"{piece}\n```" if fence else piece)
         text = f"{fence}\n{text}" if fence else text
         size = PIECE
-    return [*found, text]
+    return [*parts, text]
 
 
 def _open_fence(piece: str) -> str:
-    """Return how a block of code begins that is still open at the end of a piece."""
+    """Return the opening line of a code block that is still open at the end of a piece."""
     opened = ""
     for line in piece.split("\n"):
         stripped = line.strip()
@@ -160,16 +160,16 @@ _LONGEST = 20_000
 
 
 def to_html(text: str) -> str | None:
-    """Return the text as HTML, or None where it has no form that would be worth it."""
+    """Return the text as HTML, or None if it needs no formatting."""
     if len(text) > _LONGEST:
         return None
-    form = _reader().render(text).rstrip("\n")
-    plain = form.removeprefix("<p>").removesuffix("</p>")
-    return form if "<" in plain else None
+    markup = _markdown().render(text).rstrip("\n")
+    plain = markup.removeprefix("<p>").removesuffix("</p>")
+    return markup if "<" in plain else None
 
 
 def with_code(text: str) -> str | None:
-    """Return a line of ours in which what stands between backticks is code, whoever wrote that; None where nothing does."""
+    """Return one of our lines with the parts between backticks as code, escaped; None if there are none."""
     parts = text.split("`")
     if len(parts) % 2 == 0 or len(parts) == 1 or "\n" in text:
         return None
@@ -177,10 +177,10 @@ def with_code(text: str) -> str | None:
 
 
 @cache
-def _reader() -> "MarkdownIt":
+def _markdown() -> "MarkdownIt":
     from markdown_it import MarkdownIt  # imported late: only a channel that speaks needs it
 
-    # Tags that somebody wrote stay text; a picture would tell its server who reads, and links of other kinds would run something.
+    # Tags in the text stay text; an image would tell its server who reads, and other kinds of links could run something.
     return (
         MarkdownIt("commonmark", {"html": False, "breaks": True, "linkify": False}).enable("table").enable("strikethrough").disable("image")
     )

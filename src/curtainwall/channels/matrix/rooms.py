@@ -1,4 +1,4 @@
-"""The rooms that we are in, with what runs for each, and those that we are no longer in."""
+"""The rooms that we are in, with the tasks that run for each, and the rooms that we have left."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -18,19 +18,19 @@ from curtainwall.model import HOUSE, SessionId, StreamId
 
 @dataclass(slots=True)
 class _Room:
-    """What runs for one room."""
+    """The tasks of one room."""
 
-    asking: RoomAsks
-    showing: asyncio.Task[None]
+    asks: RoomAsks
+    asks_task: asyncio.Task[None]
     session: SessionId | None = None
-    telling: "asyncio.Task[None] | None" = None
+    replies_task: "asyncio.Task[None] | None" = None
 
 
 @dataclass(slots=True)
 class Rooms:
     """Every room that we are in."""
 
-    doors: RoomRouter
+    router: RoomRouter
     line: ChannelPorts
     outbox: MatrixOutbox
     memory: Memory
@@ -40,65 +40,65 @@ class Rooms:
     _rooms: dict[str, _Room] = field(default_factory=dict[str, _Room])
 
     def enter(self, room: str) -> RoomAsks:
-        """Look after a room from here on, and return its asks."""
+        """Start serving a room, and return its asks."""
         if room not in self._rooms:
-            asking = RoomAsks(self.doors.board(room), self.outbox, self.memory, room, self.operators)
-            self._rooms[room] = _Room(asking, self.tasks.create_task(asking.run(), name=f"asks in {room}"))
-            self._turn_to(room)
-        return self._rooms[room].asking
+            asks = RoomAsks(self.router.board(room), self.outbox, self.memory, room, self.operators)
+            self._rooms[room] = _Room(asks, self.tasks.create_task(asks.run(), name=f"asks in {room}"))
+            self._switch_session(room)
+        return self._rooms[room].asks
 
     def leave(self, room: str) -> bool:
-        """Stop looking after a room, and tell whether anybody did."""
-        found = self._rooms.pop(room, None)
-        for task in () if found is None else (found.showing, found.telling):
+        """Stop serving a room; tell whether it was served."""
+        entry = self._rooms.pop(room, None)
+        for task in () if entry is None else (entry.asks_task, entry.replies_task):
             if task is not None:
                 task.cancel()
-        return found is not None
+        return entry is not None
 
     async def follow(self) -> None:
-        """Turn to another session wherever a room leads to one, until cancelled."""
+        """Switch to another session whenever a room leads to one, until cancelled."""
         async for streams in self.line.feed.changes():
             if not streams or StreamId(HOUSE) in streams:
                 for room in tuple(self._rooms):
-                    self._turn_to(room)
+                    self._switch_session(room)
 
-    def _turn_to(self, room: str) -> None:
-        found, session = self._rooms[room], self.doors.session_at(room)
-        if session is None or session == found.session:
+    def _switch_session(self, room: str) -> None:
+        entry, session = self._rooms[room], self.router.session_at(room)
+        if session is None or session == entry.session:
             return
-        if found.telling is not None:
-            found.telling.cancel()
-        found.session = session
+        if entry.replies_task is not None:
+            entry.replies_task.cancel()
+        entry.session = session
         replies = RoomReplies(self.line, self.outbox, self.memory, room, self.pace)
-        found.telling = self.tasks.create_task(replies.run(session), name=f"replies in {room}")
+        entry.replies_task = self.tasks.create_task(replies.run(session), name=f"replies in {room}")
 
 
 _LONGEST_REASON = 200
 
 
 class AskPlaces(Protocol):
-    """The house, as far as it knows whose asks are shown in a room."""
+    """Where asks are shown: which sessions' asks appear in which room."""
 
     def shown_in(self, room: str) -> Sequence[SessionId]:
         """Return the sessions whose asks are shown in a room."""
         ...
 
     async def show(self, room: str, sessions: Iterable[SessionId], *, shown: bool) -> None:
-        """Show the asks of sessions in a room from here on, or no more; one that is gone or closed is passed over."""
+        """Start or stop showing the asks of sessions in a room; skip sessions that are gone or closed."""
         ...
 
 
 class MatrixReport(Protocol):
-    """Tells whoever reads the logs what they should know, and where it is trouble, that it is."""
+    """Writes a line to the log, as a warning if it is trouble."""
 
     def __call__(self, words: str, *, is_trouble: bool = False) -> None: ...
 
 
 @dataclass(slots=True)
 class DepartedRooms:
-    """Every room that we were in and are not any more.
+    """Every room that we were in and have left.
 
-    INVARIANT: whose asks were shown in a room is remembered before they are not shown there any more, so that it can be undone.
+    INVARIANT: the sessions whose asks a room shows are remembered before they are hidden there, so that this can be undone.
     """
 
     places: AskPlaces
@@ -108,38 +108,38 @@ class DepartedRooms:
     _hidden: set[tuple[str, SessionId]] = field(default_factory=set[tuple[str, SessionId]])
 
     async def leave(self, room: str, info: Raw, *, was_in: bool) -> None:
-        """Take in that we are out of a room; an invitation that was taken away looks alike, and nothing comes of it."""
+        """Handle our removal from a room; a withdrawn invitation looks the same and changes nothing."""
         if was_in or self.places.shown_in(room):
-            why, before = _why(info, self.user), self.memory.left().get(room)
-            await self.memory.keep_left(room, DepartedRoom(why, before.sessions if before else ()))
+            why, departed = _why(info, self.user), self.memory.left().get(room)
+            await self.memory.keep_left(room, DepartedRoom(why, departed.sessions if departed else ()))
             self.report(
                 f"we are no longer in `{room}`: {why}; asks are not shown there until `{self.user}` is invited again", is_trouble=True
             )
 
-    async def look(self) -> None:
-        """Stop showing asks in rooms that we are not in, also those of sessions that were opened since."""
-        for room, left in self.memory.left().items():
-            found = [it for it in self.places.shown_in(room) if (room, it) not in self._hidden]
-            if found:
-                await self.memory.keep_left(room, replace(left, sessions=tuple(dict.fromkeys((*left.sessions, *found)))))
-                await self.places.show(room, found, shown=False)
-                self._hidden |= {(room, it) for it in found}
-                self.report(f"asks of {counted(len(found), 'session')} are no longer shown in `{room}`: {left.why}", is_trouble=True)
+    async def hide_asks(self) -> None:
+        """Stop showing asks in rooms that we have left, including those of sessions opened since."""
+        for room, departed in self.memory.left().items():
+            visible = [session for session in self.places.shown_in(room) if (room, session) not in self._hidden]
+            if visible:
+                await self.memory.keep_left(room, replace(departed, sessions=tuple(dict.fromkeys((*departed.sessions, *visible)))))
+                await self.places.show(room, visible, shown=False)
+                self._hidden |= {(room, session) for session in visible}
+                self.report(f"asks of {counted(len(visible), 'session')} are no longer shown in `{room}`: {departed.why}", is_trouble=True)
 
-    async def come_back(self, room: str) -> None:
+    async def restore(self, room: str) -> None:
         """Show again what was shown in a room before we left it."""
-        left = self.memory.left().get(room)
-        if left is not None:
-            await self.places.show(room, left.sessions, shown=True)
+        departed = self.memory.left().get(room)
+        if departed is not None:
+            await self.places.show(room, departed.sessions, shown=True)
             await self.memory.keep_left(room, None)
-            self._hidden -= {(room, it) for it in left.sessions}
-            self.report(f"we are in `{room}` again; asks of {counted(len(left.sessions), 'session')} are shown there")
+            self._hidden -= {(room, session) for session in departed.sessions}
+            self.report(f"we are in `{room}` again; asks of {counted(len(departed.sessions), 'session')} are shown there")
 
 
 def _why(info: Raw, own: str) -> str:
-    """Return how we came out of a room, as the homeserver tells it."""
-    told = [raw for part in ("state", "timeline") for raw in rows(table(info.get(part)).get("events"))]
-    ours = [raw for raw in told if raw.get("type") == "m.room.member" and raw.get("state_key") == own]
+    """Return how we came to leave a room, from the homeserver's events."""
+    events = [raw for part in ("state", "timeline") for raw in rows(table(info.get(part)).get("events"))]
+    ours = [raw for raw in events if raw.get("type") == "m.room.member" and raw.get("state_key") == own]
     last: Raw = ours[-1] if ours else {}
     content, by = table(last.get("content")), text_of(last.get("sender"))
     if by in (None, own):

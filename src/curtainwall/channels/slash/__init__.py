@@ -1,4 +1,4 @@
-"""The slash words, parsed and carried out in one place for every text channel."""
+"""The slash words, parsed and executed in one place for every text channel."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Carrying out what somebody wrote on a text channel: a message goes to the agent, a slash word to the desk."""
+"""Executes what people write on a text channel: messages go to the agent, slash words to the desk."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -40,15 +40,15 @@ from curtainwall.model import (
 )
 
 LogPlaces = Callable[[SessionId], Sequence[str]]
-"""Tells in words where a session's log and audit are."""
+"""Describes where a session's log and audit are."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlashResult:
-    """What came of it: lines to show, and what the channel should do besides.
+    """The outcome: lines to show, and what the channel should do besides.
 
-    An answer to an ask is also told by the feed, with whoever gave it; a channel that shows the feed need not show these lines.
-    Those of a card must not be folded so that a part of one passes for a line of its own.
+    The feed also reports an answer to an ask, with who gave it; a channel that shows the feed need not show these lines. The lines of a
+    card must not be wrapped so that part of one passes for a separate line.
     """
 
     lines: tuple[str, ...] = ()
@@ -70,9 +70,9 @@ class Control:
         self._log_places = log_places
 
     async def take(self, session: SessionId, text: str, about: ApprovalId | None = None) -> SlashResult:
-        """Do what somebody wrote; a refusal is an outcome as well.
+        """Execute a line; a refusal is a result as well.
 
-        `about` is the one ask that they had before them when they wrote it: an answer without an id is for that one, or for none.
+        `about` is the one ask that the person saw when they wrote the line: an answer without an id applies only to that one.
         """
         try:
             request = parse(text)
@@ -81,7 +81,7 @@ class Control:
         return await self.do(session, request, about)
 
     async def do(self, session: SessionId, request: Request, about: ApprovalId | None = None) -> SlashResult:
-        """Do what somebody wants; a refusal is an outcome as well."""
+        """Execute a request; a refusal is a result as well."""
         try:
             return await self._do(session, request, about)
         except CurtainwallError as error:
@@ -134,19 +134,19 @@ class Control:
                 await self._desk.send(session, RevokeGrant(by=self._who, grant=request.grant))
                 return SlashResult((f"grant {plain_line(request.grant)} is taken back; what it answered asks again",))
             case want.Approve():
-                approval = request.approval or self._the_one(session, about)
+                approval = request.approval or self._only_ask(session, about)
                 await self._desk.send(session, AnswerApproval(by=self._who, approval=approval, granted=True, scope=request.scope))
                 how_far = "once" if request.scope is GrantScope.ONCE else f"for the {request.scope}"
                 return SlashResult((f"approved {how_far}: {plain_line(approval)}",), answered=approval)
             case want.Deny():
-                approval = request.approval or self._the_one(session, about)
+                approval = request.approval or self._only_ask(session, about)
                 await self._desk.send(session, AnswerApproval(by=self._who, approval=approval, granted=False, reason=request.reason))
                 return SlashResult((f"denied: {plain_line(approval)}",), answered=approval)
             case _:
                 assert_never(request)
 
-    def _the_one(self, session: SessionId, about: ApprovalId | None) -> ApprovalId:
-        """Return the only open ask, where that is the one which the answer is about."""
+    def _only_ask(self, session: SessionId, about: ApprovalId | None) -> ApprovalId:
+        """Return the only open ask, if it is the one that the answer is about."""
         asks = [ask.approval for ask in self._desk.view(session).pending]
         if not asks:
             raise NotFound("nothing waits for an answer here")
@@ -186,32 +186,32 @@ class Control:
                 assert kind is not None
                 await send(session, RaiseBudget(by=who, kind=kind, limit=request.limit))
                 view = self._desk.view(session)
-                return SlashResult(tuple(showing.budget_lines((it for it in view.budget if it.kind is kind), view.exhausted)))
+                return SlashResult(tuple(showing.budget_lines((figure for figure in view.budget if figure.kind is kind), view.exhausted)))
             case _:
                 assert_never(request)
 
     async def _go(self, session: SessionId, request: want.Move) -> SlashResult:
         match request:
             case want.New():
-                wish = Opening(how="new", name=request.name)
+                opening = Opening(how="new", name=request.name)
             case want.Reset():
-                wish = Opening(how="reset", of=session, name=request.name)
+                opening = Opening(how="reset", of=session, name=request.name)
             case want.Fork():
-                wish = Opening(how="fork", of=session, name=request.name)
+                opening = Opening(how="fork", of=session, name=request.name)
             case want.Resume(session=""):
                 rows = [row for row in self._desk.find(SessionQuery(without_agent=OUTSIDE)) if row.status != "closed"]
                 return SlashResult((*showing.row_lines(rows, session), "`/resume ID` goes to one"))
             case want.Resume():
-                found = self._find(request.session)
-                return SlashResult((f"session {found.session}, {plain_line(found.name)}",), go_to=found.session)
+                row = self._find(request.session)
+                return SlashResult((f"session {row.session}, {plain_line(row.name)}",), go_to=row.session)
             case _:
                 assert_never(request)
-        opened = await self._desk.open(wish, self._who)
+        opened = await self._desk.open(opening, self._who)
         notes = tuple(plain_line(note) for note in opened.notes)
         return SlashResult((f"session {opened.session}", *notes), go_to=opened.session)
 
     def _find(self, name: str) -> SessionRow:
-        """Return the one session whose id starts so, or else that has this name."""
+        """Return the only session whose id starts with this text or, failing that, whose name is this."""
         rows = list(self._desk.find(SessionQuery(prefix=name.casefold()))) or [
             row for row in self._desk.find(SessionQuery(text=name)) if row.name.casefold() == name.casefold()
         ]
@@ -230,19 +230,19 @@ class Control:
             case want.Context():
                 return showing.context_lines(self._desk.view(session).context)
             case want.ShowRules():
-                return showing.rule_lines(self._line.explaining.rules(session))
+                return showing.rule_lines(self._line.explainer.rules(session))
             case want.Why():
-                return showing.why_lines(self._line.explaining.why(session, request.about))
-            case want.SkillsWanted():
+                return showing.why_lines(self._line.explainer.why(session, request.about))
+            case want.ShowSkills():
                 return plain(self._line.knowledge.skills(session)).split("\n")
-            case want.MemoryWanted():
+            case want.ShowMemory():
                 return plain(self._line.knowledge.memory(session)).split("\n")
             case want.ListSessions():
                 rows = self._desk.find(SessionQuery(text=request.text or None, without_agent=OUTSIDE))
                 return [*showing.row_lines(rows, session)] or ["there is no such session"]
             case want.History():
-                said = utterances(self._line.feed, session)
-                return [*showing.history_lines(said, request.count)] or ["nothing was said yet"]
+                messages = utterances(self._line.feed, session)
+                return [*showing.history_lines(messages, request.count)] or ["nothing was said yet"]
             case want.Logs():
                 stream = session_stream(session)
                 after = max(self._line.feed.head(stream) - request.count, 0)
@@ -250,12 +250,12 @@ class Control:
                 return [*map(plain_line, self._log_places(session)), *map(showing.event_line, events)]
             case want.ShowPending(approval=None):
                 asks = self._desk.view(session).pending
-                place = next((place for place, ask in enumerate(asks) if ask.approval == request.after), -1)
-                if request.after is not None and place < 0:
+                index = next((index for index, ask in enumerate(asks) if ask.approval == request.after), -1)
+                if request.after is not None and index < 0:
                     raise NotFound(f"`{request.after}` does not wait for an answer")
-                return [*showing.ask_lines(asks[place + 1 :])] or ["nothing waits for an answer"]
+                return [*showing.ask_lines(asks[index + 1 :])] or ["nothing waits for an answer"]
             case want.ShowPending():
-                ask = next((it for it in self._desk.view(session).pending if it.approval == request.approval), None)
+                ask = next((pending for pending in self._desk.view(session).pending if pending.approval == request.approval), None)
                 if ask is None:
                     raise NotFound(f"`{request.approval}` does not wait for an answer")
                 return [line.text for line in whole_card(ask)]

@@ -1,4 +1,4 @@
-"""Sessions, asks, grants, figures and events as lines of text; whatever others wrote in them is inert."""
+"""Sessions, asks, grants, figures and events as lines of text, with everything that others wrote in them escaped."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -44,20 +44,20 @@ _LONGEST_SAID = 4_000
 
 
 def help_lines(word: str) -> Iterator[str]:
-    """Yield one line for each slash word, or what there is to say about one."""
+    """Yield one line for each slash word, or the explanation of one."""
     if word:
         yield f"{WORDS[word].usage}: {WORDS[word].does}"
         return
-    width = max(len(each.usage) for each in WORDS.values())
-    for each in WORDS.values():
-        yield f"{each.usage:<{width}}  {each.does}"
+    width = max(len(entry.usage) for entry in WORDS.values())
+    for entry in WORDS.values():
+        yield f"{entry.usage:<{width}}  {entry.does}"
     yield "a message that starts with a slash is written with two: //"
 
 
 def session_lines(view: SessionView) -> Iterator[str]:
-    """Yield what a session is."""
+    """Yield a description of a session."""
     labels = ", ".join(f"{source.label} ({source.origin or f'call {source.call}'})" for source in view.labels)
-    told = (
+    fields = (
         ("session", view.session),
         ("name", view.name),
         ("status", view.status),
@@ -73,18 +73,18 @@ def session_lines(view: SessionView) -> Iterator[str]:
         ("open asks", str(len(view.pending))),
         ("queued", str(len(view.queue))),
     )
-    yield from (f"{name:<10} {plain_line(value)}" for name, value in told)
+    yield from (f"{name:<10} {plain_line(value)}" for name, value in fields)
 
 
 def _standing(grants: Sequence[Grant]) -> str:
-    """Return how many answers stand, and which credentials are among what they cover."""
+    """Return how many standing approvals there are, and which credentials they cover."""
     secrets = dict.fromkeys(cover.value for grant in grants for cover in grant.covers if cover.role is Role.USE_CREDENTIAL)
     credentials = f", with {'credential' if len(secrets) == 1 else 'credentials'} {', '.join(secrets)}" if secrets else ""
     return f"{len(grants)}{credentials} (`/grants` lists them)" if grants else ""
 
 
 def row_lines(rows: Sequence[SessionRow], current: str) -> Iterator[str]:
-    """Yield a list of sessions; the current one is marked."""
+    """Yield a list of sessions, with the current one marked."""
     for row in rows:
         mark = "*" if row.session == current else " "
         asks = f", {row.pending} open {'ask' if row.pending == 1 else 'asks'}" if row.pending else ""
@@ -92,22 +92,22 @@ def row_lines(rows: Sequence[SessionRow], current: str) -> Iterator[str]:
 
 
 def rule_lines(rules: Sequence[RuleStatus]) -> Iterator[str]:
-    """Yield the rules as they stand in a session; those that ask and those that are not simply active say more."""
+    """Yield the rules of a session, with more detail for those that asked or are not active."""
     for rule in rules:
         asked = f", asked {rule.asked} times" if rule.asked > 1 else ", asked once" if rule.asked else ""
         why = f" ({rule.why})" if rule.why else ""
         yield plain_line(f"{rule.status:<8} {rule.kind:<10} {rule.rule}: {rule.title}{asked}{why}")
 
 
-def why_lines(told: VerdictReport) -> Iterator[str]:
+def why_lines(report: VerdictReport) -> Iterator[str]:
     """Yield why a call was judged as it was."""
-    lines = [f"{told.tool}, call {told.call}"]
-    lines += (f"  {line}" for line in told.then)
-    lines += [f"  now it would be: {told.now}"]
-    lines += (f"  because of {rule.rule} ({rule.source}): {rule.reason}" for rule in told.rules)
-    lines += (f"  {fact}" for fact in told.facts)
-    lines += (f"  label {label}" for label in told.labels)
-    lines += (f"  to change it: {change}" for change in told.changes)
+    lines = [f"{report.tool}, call {report.call}"]
+    lines += (f"  {line}" for line in report.then)
+    lines += [f"  now it would be: {report.now}"]
+    lines += (f"  because of {rule.rule} ({rule.source}): {rule.reason}" for rule in report.rules)
+    lines += (f"  {fact}" for fact in report.facts)
+    lines += (f"  label {label}" for label in report.labels)
+    lines += (f"  to change it: {change}" for change in report.changes)
     yield from map(plain_line, lines)
 
 
@@ -118,7 +118,7 @@ def ask_lines(asks: Iterable[PendingAsk]) -> Iterator[str]:
 
 
 def grant_lines(grants: Iterable[Grant]) -> Iterator[str]:
-    """Yield the answers that stand, by whom and since when."""
+    """Yield the standing approvals, with who gave them and when."""
     for grant in grants:
         yield f"{grant.id}  {reach_in_words(grant)}, by {plain_line(str(grant.by))}, {when(grant.at)}"
         yield from (f"  {cover.role} {plain_line(in_order(cover.value))}  ({plain_line(', '.join(cover.rules))})" for cover in grant.covers)
@@ -127,7 +127,7 @@ def grant_lines(grants: Iterable[Grant]) -> Iterator[str]:
 
 
 def reach_in_words(grant: Grant) -> str:
-    """Return how far an answer reaches."""
+    """Return the scope of an approval, in words."""
     if grant.plan is not None:
         return f"once, a step of plan {grant.plan}"
     if grant.scope is GrantScope.ONCE:
@@ -136,19 +136,19 @@ def reach_in_words(grant: Grant) -> str:
 
 
 def budget_lines(figures: Iterable[BudgetFigure], exhausted: Sequence[BudgetKind]) -> Iterator[str]:
-    """Yield every budget, and how sure each figure is."""
+    """Yield every budget, and how certain each figure is."""
     for figure in figures:
         over = "  used up" if figure.kind in exhausted else ""
         yield f"{figure.kind:<8} {used_words(figure)} {limit_words(figure)} ({figure.basis}){over}"
 
 
 def limit_words(figure: BudgetFigure) -> str:
-    """Return how much there is in all, as it is said behind what is used."""
+    """Return the limit as it follows the amount used."""
     return "without a limit" if figure.limit >= NO_LIMIT else f"of {_amount(figure.kind, figure.limit)}"
 
 
 def used_words(figure: BudgetFigure) -> str:
-    """Return how much is used; where nobody counted, it says so."""
+    """Return the amount used, or say that it is unknown."""
     if figure.basis is Basis.UNKNOWN:
         return f"at least {_amount(figure.kind, figure.used)}" if figure.used else "unknown"
     return f"{'~' if figure.basis is Basis.ESTIMATED else ''}{_amount(figure.kind, figure.used)}"
@@ -167,14 +167,14 @@ def context_lines(context: ContextUse) -> Iterator[str]:
         yield f"it is compacted at {context.threshold * 100:.4g} %"
 
 
-def history_lines(said: Sequence[Utterance], count: int) -> Iterator[str]:
-    """Yield what was said last, each with who said it."""
-    if len(said) > count:
-        yield f"… {len(said) - count} before"
-    for it in said[-count:]:
-        head = plain_line(it.by) if it.by else "agent"
-        end = f" [{plain_line(it.end)}]" if it.end else ""
-        lines = plain(it.text).split("\n") if len(it.text) <= _LONGEST_SAID else [plain_line(it.text, _LONGEST_SAID)]
+def history_lines(messages: Sequence[Utterance], count: int) -> Iterator[str]:
+    """Yield the last messages, each with its author."""
+    if len(messages) > count:
+        yield f"… {len(messages) - count} before"
+    for message in messages[-count:]:
+        head = plain_line(message.by) if message.by else "agent"
+        end = f" [{plain_line(message.end)}]" if message.end else ""
+        lines = plain(message.text).split("\n") if len(message.text) <= _LONGEST_SAID else [plain_line(message.text, _LONGEST_SAID)]
         yield f"{head}: {lines[0]}{end if len(lines) == 1 else ''}"
         yield from (f"  {line}" for line in lines[1:])
         if len(lines) > 1 and end:
@@ -201,8 +201,8 @@ def _about(event: AnyEvent) -> str:
         case TurnEnded():
             return f"{event.status} {event.failure}"
         case _:
-            told = event.model_dump(mode="json", exclude={"at"})
-            return ", ".join(f"{name} {value}" for name, value in told.items() if isinstance(value, str) and value)
+            fields = event.model_dump(mode="json", exclude={"at"})
+            return ", ".join(f"{name} {value}" for name, value in fields.items() if isinstance(value, str) and value)
 
 
 def _amount(kind: BudgetKind, value: float) -> str:
@@ -216,7 +216,7 @@ def _amount(kind: BudgetKind, value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time in at most two units."""
+    """Return a duration in at most two units."""
     whole = int(seconds)
     hours, rest = divmod(whole, 3_600)
     minutes, left = divmod(rest, 60)

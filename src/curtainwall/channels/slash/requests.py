@@ -1,4 +1,4 @@
-"""What somebody can want with a slash word, as values; `Message` is everything that is none."""
+"""The requests that slash words stand for, as values; everything else is a `Message`."""
 
 from dataclasses import dataclass
 
@@ -6,130 +6,130 @@ from curtainwall.model import ApprovalId, BudgetKind, CurtainwallError, GrantId,
 
 
 class SlashUsageError(CurtainwallError):
-    """A slash word that does not exist or was not written as it should be; the message says how."""
+    """An unknown or malformed slash word; the message says how to write it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something for the agent."""
+    """Text for the agent."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """All words, or what one does."""
+    """List all words, or explain one."""
 
     word: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Quit:
-    """To leave."""
+    """Leave."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """An empty screen."""
+    """Clear the screen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """The place of the log, and its last events."""
+    """Show where the log is, and its last events."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What was said last."""
+    """Show the last messages."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShowSession:
-    """What this session is."""
+    """Describe this session."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListSessions:
-    """A list of sessions, perhaps only those with a text in name or workspace."""
+    """List sessions, optionally only those with a text in their name or workspace."""
 
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """Another session."""
+    """Open another session."""
 
     name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A fresh start in the same workspace."""
+    """Start afresh in the same workspace."""
 
     name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A copy that knows what this session knows."""
+    """Continue in a copy with the same history."""
 
     name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """To go to another session, by the beginning of its id or by its name; without one, a list."""
+    """Go to another session, by a prefix of its id or by its name; without either, list them."""
 
     session: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Another name for this session."""
+    """Rename this session."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShowRules:
-    """The rules in force."""
+    """List the rules in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enable:
-    """A disabled rule that should ask again."""
+    """Let a disabled rule ask again."""
 
     rule: RuleId
 
 
 @dataclass(frozen=True, slots=True)
 class Disable:
-    """A rule whose asks should count as answered."""
+    """Let a rule's asks count as answered."""
 
     rule: RuleId
 
 
 @dataclass(frozen=True, slots=True)
 class SetMode:
-    """Another mode, or only to see which it is."""
+    """Change the mode, or show it."""
 
     mode: Mode | None
 
 
 @dataclass(frozen=True, slots=True)
 class SetModel:
-    """Another model, or only to see which it is."""
+    """Change the model, or show it."""
 
     name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """A yes, to this ask or to the only one."""
+    """Approve this ask, or the only one."""
 
     approval: ApprovalId | None
     scope: GrantScope = GrantScope.ONCE
@@ -137,7 +137,7 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """A no, to this ask or to the only one."""
+    """Deny this ask, or the only one."""
 
     approval: ApprovalId | None
     reason: str = ""
@@ -145,7 +145,7 @@ class Deny:
 
 @dataclass(frozen=True, slots=True)
 class ShowPending:
-    """The open asks, all or those behind one of them, or a single one in full."""
+    """List the open asks, all or those after one of them, or show one in full."""
 
     approval: ApprovalId | None = None
     after: ApprovalId | None = None
@@ -153,19 +153,19 @@ class ShowPending:
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """The answers that stand."""
+    """List the standing approvals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """A standing answer to take back."""
+    """Revoke a standing approval."""
 
     grant: GrantId
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """So much of something in all, or only to see the figures."""
+    """Raise a budget to a total, or show the figures."""
 
     kind: BudgetKind | None
     limit: float
@@ -173,58 +173,58 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """How full the model's context is."""
+    """Show how full the model's context is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """A summary in place of older messages, now."""
+    """Summarise older messages now."""
 
     instructions: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactAt:
-    """When to summarise without being asked, or never."""
+    """Set when to summarise automatically, or never."""
 
     threshold: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """The end of the running turn."""
+    """Stop the running turn."""
 
 
 @dataclass(frozen=True, slots=True)
-class SkillsWanted:
-    """The skills of this session."""
+class ShowSkills:
+    """List the skills of this session."""
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryWanted:
-    """What is remembered beyond this session."""
+class ShowMemory:
+    """Show what is remembered beyond this session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why an ask or a call was judged as it was."""
+    """Explain why an ask or a call was judged as it was."""
 
     about: str
 
 
 Talk = Message | Interrupt | Compact | CompactAt
-"""What goes to the agent, or to its work."""
+"""Requests for the agent, or about its work."""
 
 Reply = Approve | Deny | Revoke
-"""What answers an ask, or takes an answer back."""
+"""Requests that answer an ask or revoke an answer."""
 
 Setting = Rename | Enable | Disable | SetMode | SetModel | Budget
-"""What changes the session, or shows what could be changed."""
+"""Requests that change the session, or show what could be changed."""
 
 Move = New | Reset | Fork | Resume
-"""What leads to another session."""
+"""Requests that lead to another session."""
 
-Look = Help | Logs | History | ShowSession | ListSessions | ShowRules | ShowPending | Grants | Context | SkillsWanted | MemoryWanted | Why
-"""What shows something and changes nothing."""
+Look = Help | Logs | History | ShowSession | ListSessions | ShowRules | ShowPending | Grants | Context | ShowSkills | ShowMemory | Why
+"""Requests that show something and change nothing."""
 
 Request = Talk | Reply | Setting | Move | Look | Quit | Clear

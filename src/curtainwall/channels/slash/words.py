@@ -1,4 +1,4 @@
-"""The slash words: which there are, and what somebody means who writes one. Knows no session."""
+"""The slash words: the list of them, and how each is parsed. Knows nothing of sessions."""
 
 import difflib
 import re
@@ -25,7 +25,7 @@ _MOST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SlashWord:
-    """One slash word: how it is written, what it does, and how its rest is read."""
+    """One slash word: its syntax, what it does, and how its arguments are parsed."""
 
     name: str
     takes: str
@@ -34,12 +34,12 @@ class SlashWord:
 
     @property
     def usage(self) -> str:
-        """The word with what it takes."""
+        """The word with its arguments."""
         return f"/{self.name} {self.takes}".rstrip()
 
 
 def parse(text: str) -> Request:
-    """Return what somebody wrote: a message, or a slash word with its arguments; raise `SlashUsageError`."""
+    """Parse a line into a message or a slash word with its arguments; raise `SlashUsageError`."""
     stripped = text.strip()
     if not stripped.startswith("/"):
         return want.Message(text)
@@ -56,12 +56,12 @@ def parse(text: str) -> Request:
 
 
 def looks_like_an_id(text: str) -> bool:
-    """Tell whether a word has the form of an approval's id."""
+    """Tell whether a word has the form of an approval id."""
     return _ID.fullmatch(text.casefold()) is not None
 
 
 def nearest(name: str, cutoff: float = 0.6) -> str | None:
-    """Return the slash word that is written most like this one."""
+    """Return the slash word most similar to this name."""
     close = difflib.get_close_matches(name.casefold(), WORDS, n=1, cutoff=cutoff)
     return close[0] if close else None
 
@@ -74,10 +74,10 @@ def _unknown(name: str) -> str:
     return f"there is no `/{name}`; {hint}"
 
 
-# How the rest of a word is read
+# Parsers for the arguments of a word
 
 
-def _nothing(request: Request) -> Callable[[str], Request]:
+def _no_arguments(request: Request) -> Callable[[str], Request]:
     def read(rest: str) -> Request:
         if rest:
             raise SlashUsageError("this word stands alone")
@@ -149,7 +149,7 @@ def _pending(rest: str) -> Request:
 
 
 def read_budget(rest: str) -> want.Budget:
-    """Return what a kind and an amount mean, as `tokens 2m` or `seconds 4h`; nothing at all means to see the figures."""
+    """Parse a kind and an amount, such as `tokens 2m` or `seconds 4h`; an empty text asks for the figures."""
     if not rest:
         return want.Budget(None, 0)
     name, _, amount = rest.partition(" ")
@@ -160,11 +160,11 @@ def read_budget(rest: str) -> want.Budget:
 
 
 def _amount(kind: BudgetKind, text: str) -> float:
-    found = _AMOUNT.fullmatch(text.casefold())
+    match = _AMOUNT.fullmatch(text.casefold())
     units = _TIMES if kind is BudgetKind.SECONDS else _COUNTS
-    if found is None or found[2] not in units:
+    if match is None or match[2] not in units:
         raise SlashUsageError(f"`{text}` is no amount" if text else "say how much in all")
-    return float(found[1].replace(",", "").replace("_", "")) * units[found[2]]
+    return float(match[1].replace(",", "").replace("_", "")) * units[match[2]]
 
 
 def _compact(rest: str) -> Request:
@@ -197,22 +197,22 @@ WORDS: Final[dict[str, SlashWord]] = {
         SlashWord("deny", "[ID] [REASON]", "deny an ask, with a reason for the agent", _deny),
         SlashWord("pending", "[ID | after ID]", "list the open asks, or those after one; or show one exactly as it is logged", _pending),
         SlashWord("why", "ID", "explain why an ask or a call was judged as it was", lambda rest: want.Why(_one(rest, "approval or call"))),
-        SlashWord("interrupt", "", "stop the running turn and keep what was said", _nothing(want.Interrupt())),
+        SlashWord("interrupt", "", "stop the running turn and keep what was said", _no_arguments(want.Interrupt())),
         SlashWord("mode", "[plan|default|accept-edits|bypass]", "show or change how much is done without asking", _mode),
         SlashWord("model", "[NAME]", "show or change the model", lambda rest: want.SetModel(_name(rest))),
-        SlashWord("rules", "", "list the rules in force", _nothing(want.ShowRules())),
+        SlashWord("rules", "", "list the rules in force", _no_arguments(want.ShowRules())),
         SlashWord(
             "disable", "RULE", "let the asks of one rule count as answered here", lambda rest: want.Disable(RuleId(_one(rest, "rule")))
         ),
         SlashWord("enable", "RULE", "let a disabled rule ask again", lambda rest: want.Enable(RuleId(_one(rest, "rule")))),
-        SlashWord("grants", "", "list the answers that stand in this session", _nothing(want.Grants())),
+        SlashWord("grants", "", "list the answers that stand in this session", _no_arguments(want.Grants())),
         SlashWord("revoke", "GRANT", "take a standing answer back", lambda rest: want.Revoke(GrantId(_one(rest, "grant").casefold()))),
         SlashWord("budget", "[tokens|steps|seconds|dollars AMOUNT]", "show what is used up, or allow so much in all", read_budget),
-        SlashWord("context", "", "show how full the model's context is", _nothing(want.Context())),
+        SlashWord("context", "", "show how full the model's context is", _no_arguments(want.Context())),
         SlashWord("compact", "[INSTRUCTIONS | at 70% | off]", "summarise older messages now, or say when that happens by itself", _compact),
         SlashWord("history", "[COUNT]", "show what was said", lambda rest: want.History(_count(rest, 20))),
         SlashWord("logs", "[COUNT]", "say where the log is and show its last events", lambda rest: want.Logs(_count(rest, 15))),
-        SlashWord("session", "", "show what this session is", _nothing(want.ShowSession())),
+        SlashWord("session", "", "show what this session is", _no_arguments(want.ShowSession())),
         SlashWord("sessions", "[TEXT]", "list sessions, newest first", want.ListSessions),
         SlashWord("new", "[NAME]", "open another session and go there", lambda rest: want.New(_name(rest))),
         SlashWord(
@@ -223,11 +223,11 @@ WORDS: Final[dict[str, SlashWord]] = {
         ),
         SlashWord("fork", "[NAME]", "go on in a copy that knows what this session knows", lambda rest: want.Fork(_name(rest))),
         SlashWord("rename", "NAME", "give this session another name", _rename),
-        SlashWord("skills", "", "list the skills of this session, and which of them ask", _nothing(want.SkillsWanted())),
-        SlashWord("memory", "", "show what sessions here can recall, and where it is kept", _nothing(want.MemoryWanted())),
-        SlashWord("clear", "", "clear the screen; nothing is forgotten", _nothing(want.Clear())),
-        SlashWord("quit", "", "leave; open asks stay open", _nothing(want.Quit())),
-        SlashWord("exit", "", "the same as /quit", _nothing(want.Quit())),
+        SlashWord("skills", "", "list the skills of this session, and which of them ask", _no_arguments(want.ShowSkills())),
+        SlashWord("memory", "", "show what sessions here can recall, and where it is kept", _no_arguments(want.ShowMemory())),
+        SlashWord("clear", "", "clear the screen; nothing is forgotten", _no_arguments(want.Clear())),
+        SlashWord("quit", "", "leave; open asks stay open", _no_arguments(want.Quit())),
+        SlashWord("exit", "", "the same as /quit", _no_arguments(want.Quit())),
     )
 }
 """Every slash word, in the order in which `/help` lists them."""

@@ -1,4 +1,4 @@
-"""The terminal: a conversation, or one task. Importing it loads no terminal library; holding a conversation does."""
+"""The terminal: a conversation, or one task. Importing it does not load the terminal library; a conversation does."""
 
 from curtainwall.channels.ports import ChannelPorts
 from curtainwall.channels.terminal.asks import wait_until_settled

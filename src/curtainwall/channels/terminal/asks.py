@@ -1,4 +1,4 @@
-"""Asking the human at the terminal: a card, a pause in which no key counts, then the key that answers."""
+"""Asking the user at the terminal: a card, a pause in which no key counts, then the key that answers."""
 
 import asyncio
 import select
@@ -7,24 +7,29 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from curtainwall.channels.ports import ChannelPorts
-from curtainwall.channels.slash import Approve, Control, Deny, Request, Why
 from curtainwall.channels.terminal.exit import open_words
 from curtainwall.channels.terminal.output import OutputStream
 from curtainwall.channels.terminal.settings import OneShotSettings
 from curtainwall.model import ApprovalId, Clock, GrantScope, PendingAsk, SessionId, Who, session_stream
 
 if TYPE_CHECKING:
+    # Start-up time: most tasks ask nobody at this terminal.
     from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyPress
+
+    from curtainwall.channels.slash import Request
 
 KEYS: Final = "yspnw"
 KEY_WORDS: Final = ("y once", "n deny", "s session", "p project", "w why")
 GRACE_MILLIS: Final = 700
-"""How long an ask must have been on the screen, with no key pressed, before a key answers it: nobody answers what they have not seen."""
+"""How long an ask must be on screen without a key press before a key answers it, so that nobody answers an ask unseen."""
 
 
-def request_for_key(key: str, approval: ApprovalId) -> Request:
-    """Return what a key wants of an ask."""
+def request_for_key(key: str, approval: ApprovalId) -> "Request":
+    """Return the request that a key stands for."""
+    # Start-up time: as above.
+    from curtainwall.channels.slash import Approve, Deny, Why
+
     match key:
         case "y":
             return Approve(approval)
@@ -42,7 +47,7 @@ _IGNORED = "keys pressed before this question were ignored"
 
 
 class Keyboard:
-    """The keys that are pressed on a terminal. Ctrl-C is never one of them: it stops, whatever else is waited for."""
+    """The keys pressed on a terminal. Ctrl-C is never among them: it always stops."""
 
     def __init__(self, terminal: "Input", stop: Callable[[], None]) -> None:
         self._terminal = terminal
@@ -50,15 +55,15 @@ class Keyboard:
         self._pressed: asyncio.Queue[str] = asyncio.Queue()
 
     def read(self) -> None:
-        """Take what the terminal has for us right now."""
+        """Read the available input."""
         self._take(self._terminal.read_keys())
 
     async def next(self) -> str:
-        """Return the next key; what was pasted is the empty one."""
+        """Return the next key; pasted text is an empty one."""
         return await self._pressed.get()
 
     def discard(self) -> bool:
-        """Drop everything that was pressed until now, whether it was read already or not, and tell whether there was anything."""
+        """Drop all keys pressed until now, read or not, and tell whether there were any."""
         while not self._terminal.closed and select.select([self._terminal.fileno()], [], [], 0)[0]:
             self.read()
         self._take(self._terminal.flush_keys())
@@ -74,13 +79,13 @@ class Keyboard:
             if key.key == Keys.ControlC:
                 self._stop()
             else:
-                # What was pasted has another key than its text: a paste is no answer, however short.
+                # Pasted text has a key that differs from its data: a paste is never an answer, however short.
                 self._pressed.put_nowait(key.data if key.key == key.data else "")
 
 
 @contextmanager
 def keyboard(source: "Input | None", stop: Callable[[], None]) -> Generator[Keyboard]:
-    """Give the keys of a terminal, which echoes none of them meanwhile."""
+    """Yield the keys of a terminal, with echo turned off meanwhile."""
     from prompt_toolkit.input import create_input  # late: only a terminal needs the library
 
     terminal = create_input() if source is None else source
@@ -90,7 +95,7 @@ def keyboard(source: "Input | None", stop: Callable[[], None]) -> Generator[Keyb
 
 
 class AskPrompt:
-    """The one ask that is before the human, and the key that is waited for."""
+    """The one ask that the user sees, and the wait for its key."""
 
     def __init__(
         self,
@@ -110,16 +115,16 @@ class AskPrompt:
 
     @property
     def about(self) -> ApprovalId | None:
-        """The ask that is before the human."""
+        """The ask that the user sees."""
         return self._about
 
     def ask(self, ask: PendingAsk, heading: str) -> None:
-        """Show the card of an ask and wait for a key about it."""
+        """Show the card of an ask and wait for a key."""
         self._about = ask.approval
         self._task = asyncio.create_task(self._wait(ask, heading))
 
     async def end(self) -> None:
-        """Wait for no key any more."""
+        """Stop waiting for a key."""
         self._about = None
         if self._task is not None:
             self._task.cancel()
@@ -129,7 +134,7 @@ class AskPrompt:
     async def _wait(self, ask: PendingAsk, heading: str) -> None:
         with keyboard(self._source, self._stop) as keys:
             self._screen.card(ask, heading)
-            if await self._settled(keys):
+            if await self._grace_period(keys):
                 self._screen.note(_IGNORED)
             self._screen.prompt(f"{ask.approval}? {' · '.join(KEY_WORDS)}")
             while True:
@@ -137,10 +142,10 @@ class AskPrompt:
                 if key and key in KEYS and await self._press(key, ask.approval):
                     return
 
-    async def _settled(self, keys: Keyboard) -> bool:
-        """Wait until the card has been there for a while in which nobody pressed a key; tell whether somebody had.
+    async def _grace_period(self, keys: Keyboard) -> bool:
+        """Wait until the card has been visible for a while without a key press; tell whether a key was pressed before.
 
-        INVARIANT: whatever was pressed before this returns is dropped, also where this process was too busy to read it in time.
+        INVARIANT: all keys pressed before this returns are dropped, even if this process was too busy to read them in time.
         """
         was_pressed = keys.discard()
         while True:
@@ -151,7 +156,10 @@ class AskPrompt:
 
 
 async def wait_until_settled(line: ChannelPorts, session: SessionId, who: Who, ask: PendingAsk, settings: OneShotSettings) -> bool:
-    """Wait until an ask is settled, here or elsewhere; return False where the human leaves first, and then it stays open."""
+    """Wait until an ask is settled, here or elsewhere; return False if the user leaves first, and the ask stays open."""
+    # Start-up time: as above.
+    from curtainwall.channels.slash import Control
+
     control, left, screen = Control(line, who, lambda _: ()), asyncio.Event(), OutputStream(settings.err)
 
     async def press(key: str, approval: ApprovalId) -> bool:
@@ -160,9 +168,9 @@ async def wait_until_settled(line: ChannelPorts, session: SessionId, who: Who, a
             screen.note(words)
         return outcome.answered is not None
 
-    asking = AskPrompt(settings.input, screen, line.clock, press, left.set)
+    prompt = AskPrompt(settings.input, screen, line.clock, press, left.set)
     if settings.keys and settings.shape == "text":
-        asking.ask(ask, "a human is asked")
+        prompt.ask(ask, "a human is asked")
     else:
         for words in open_words((ask,)):
             screen.note(words)
@@ -172,15 +180,15 @@ async def wait_until_settled(line: ChannelPorts, session: SessionId, who: Who, a
         await asyncio.wait([settled, leaving], return_when=asyncio.FIRST_COMPLETED)
         return settled.done()
     finally:
-        await asking.end()
-        for each in (settled, leaving):
-            each.cancel()
+        await prompt.end()
+        for task in (settled, leaving):
+            task.cancel()
         await asyncio.gather(settled, leaving, return_exceptions=True)
 
 
 async def _wait_for_answer(line: ChannelPorts, session: SessionId, approval: ApprovalId) -> None:
     def is_open() -> bool:
-        return any(it.approval == approval for it in line.desk.view(session).pending)
+        return any(ask.approval == approval for ask in line.desk.view(session).pending)
 
     stream = session_stream(session)
     cursor = line.feed.head(stream)

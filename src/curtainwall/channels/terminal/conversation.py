@@ -1,4 +1,4 @@
-"""A conversation on a terminal: the log is told as it grows, and what the human does becomes commands, in the order it was done."""
+"""A conversation on a terminal: shows the log as it grows, and turns the user's actions into commands, in order."""
 
 import asyncio
 from collections.abc import Iterable
@@ -32,21 +32,21 @@ from curtainwall.model import (
 class SlashCompleter(Completer):
     """Completes slash words and their arguments, and nothing in a message."""
 
-    def __init__(self, known: SuggestionSource) -> None:
-        self._known = known
+    def __init__(self, source: SuggestionSource) -> None:
+        self._source = source
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002 - the library's name
-        """Yield what the text before the cursor could go on with."""
+        """Yield completions for the text before the cursor."""
         try:
-            for it in suggest(document.text_before_cursor, self._known):
-                yield Completion(it.text, start_position=-it.length, display_meta=it.meaning)
+            for suggestion in suggest(document.text_before_cursor, self._source):
+                yield Completion(suggestion.text, start_position=-suggestion.length, display_meta=suggestion.meaning)
         except CurtainwallError:
             return
 
 
 _INTERRUPTED = 130
 _TICK = 0.1
-_LOOK_AGAIN = 0.25
+_REFRESH_PAUSE = 0.25
 
 
 class TerminalConversation:
@@ -59,30 +59,30 @@ class TerminalConversation:
         self._attend = settings.attend
         self._control = Control(line, who, settings.log_places)
         self._view = ConversationView(line, who, session)
-        known = SuggestionSource(self._view.look, lambda: line.desk.find(SessionQuery()))
-        self._prompt = PromptScreen(self._view, SlashCompleter(known), settings)
+        source = SuggestionSource(self._view.refresh, lambda: line.desk.find(SessionQuery()))
+        self._prompt = PromptScreen(self._view, SlashCompleter(source), settings)
         self._actions: asyncio.Queue[TextSubmitted | KeyPressed | TakeBackPressed] = asyncio.Queue()
         self._stale = asyncio.Event()
         self._is_deleted = False
-        self._moved = asyncio.Event()
-        self._holding = settings.holding
-        self._silence = SilenceTimer(settings.holding)
+        self._switched = asyncio.Event()
+        self._holding = settings.owner_watch
+        self._silence = SilenceTimer(settings.owner_watch)
         self._stopped: TurnId | None = None
         self._answered: ApprovalId | None = None
 
     async def run(self) -> int:
-        """Converse until the human leaves, and return the exit code."""
+        """Run until the user leaves, and return the exit code."""
         self._go_to(self._view.session)
-        work = (self._watch(), self._serve(), self._keep_looking(), self._tick(), self._stay())
+        work = (self._receive_actions(), self._do_actions(), self._refresh_status(), self._tick(), self._follow_sessions())
         async with asyncio.TaskGroup() as tasks:
-            others = [tasks.create_task(each) for each in work]
+            others = [tasks.create_task(coroutine) for coroutine in work]
             on_end_signal(lambda code: others.append(tasks.create_task(self._end(code))))
             code = await self._prompt.run()
             hold_interrupts()
             for task in others:
                 task.cancel()
         if not self._is_deleted:
-            self._show(parting_words(self._view.look()), "dim")
+            self._show(parting_words(self._view.refresh()), "dim")
         return code
 
     @property
@@ -94,25 +94,25 @@ class TerminalConversation:
     def _go_to(self, session: SessionId) -> None:
         self._prompt.show(self._view.open(session, self._renderer))
         self._is_deleted = False
-        self._moved.set()
+        self._switched.set()
         self._attend(session)
 
-    async def _stay(self) -> None:
-        """Follow the session that is open, and after a move the next one."""
+    async def _follow_sessions(self) -> None:
+        """Follow the open session, and after a switch the next one."""
         while True:
-            self._moved.clear()
+            self._switched.clear()
             async with asyncio.TaskGroup() as tasks:
-                work = [tasks.create_task(each) for each in (self._follow(), self._listen(), self._report_silence())]
-                await self._moved.wait()
+                work = [tasks.create_task(coroutine) for coroutine in (self._follow(), self._listen(), self._report_silence())]
+                await self._switched.wait()
                 for task in work:
                     task.cancel()
 
     async def _follow(self) -> None:
-        scene = self._view
-        async for recorded in self._line.feed.follow(session_stream(scene.session), scene.cursor):
-            scene.cursor = recorded.seq
-            self._silence.broken()
-            self._prompt.show(scene.tell(recorded.event, self._renderer))
+        view = self._view
+        async for recorded in self._line.feed.follow(session_stream(view.session), view.cursor):
+            view.cursor = recorded.seq
+            self._silence.reset()
+            self._prompt.show(view.apply(recorded.event, self._renderer))
             if not isinstance(recorded.event, TextStreamed):
                 self._stale.set()
             self._prompt.refresh()
@@ -120,82 +120,84 @@ class TerminalConversation:
         self._show(("this session was deleted; `/new` opens another, and `/resume` goes to one that is there",), "red")
 
     async def _listen(self) -> None:
-        async with self._line.listening.listen(self._view.session) as lives:
+        async with self._line.live.listen(self._view.session) as lives:
             async for live in lives:
-                self._silence.broken()
-                self._prompt.show(self._view.hear(live, self._renderer))
+                self._silence.reset()
+                self._prompt.show(self._view.add_live_text(live, self._renderer))
 
     async def _report_silence(self) -> None:
-        """Say once where another process that works on the session has been silent for long although its turn goes on, or one waits."""
-        session, tale = self._view.session, self._view.tale
-        owner = await self._silence.of_another(session, lambda: not tale.is_parked and not tale.asks and bool(tale.works or tale.queue))
-        self._show(silence_words(session, owner, self._holding.patience, is_kept=bool(tale.queue)), "dim")
+        """Report once if another process that works on the session has been silent for too long while a turn runs or is queued."""
+        session, activity = self._view.session, self._view.activity
+        owner = await self._silence.wait_for_silent_owner(
+            session, lambda: not activity.is_parked and not activity.asks and bool(activity.works or activity.queue)
+        )
+        self._show(silence_words(session, owner, self._holding.patience, is_kept=bool(activity.queue)), "dim")
 
-    async def _keep_looking(self) -> None:
-        """Keep the status line true; looking costs something, so many events are one look."""
+    async def _refresh_status(self) -> None:
+        """Keep the status line current; a refresh is costly, so several events share one."""
         while True:
             await self._stale.wait()
             self._stale.clear()
-            self._view.look()
+            self._view.refresh()
             self._prompt.refresh()
-            await asyncio.sleep(_LOOK_AGAIN)
+            await asyncio.sleep(_REFRESH_PAUSE)
 
     async def _tick(self) -> None:
-        """Keep what changes by itself in motion: the text that comes, the spinner, and how long a card has been there."""
+        """Redraw what changes over time: streaming text, the spinner, and how long a card has been visible."""
         while True:
             await asyncio.sleep(_TICK)
             self._prompt.settle(self._line.clock.elapsed())
-            if self._view.tale.works:
+            if self._view.activity.works:
                 self._prompt.refresh()
 
     # What the human does
 
-    async def _watch(self) -> None:
-        """Take what the human does; stopping and leaving never wait for anything that was begun before."""
+    async def _receive_actions(self) -> None:
+        """Receive the user's actions; stopping and leaving never wait for earlier ones."""
         while True:
-            match await self._prompt.deeds.get():
+            match await self._prompt.actions.get():
                 case StopPressed(turn=turn):
                     await self._stop(turn)
                 case ExitPressed():
                     self._prompt.leave(0)
-                case TextSubmitted() | KeyPressed() | TakeBackPressed() as wish:
-                    self._actions.put_nowait(wish)
+                case TextSubmitted() | KeyPressed() | TakeBackPressed() as action:
+                    self._actions.put_nowait(action)
 
-    async def _serve(self) -> None:
+    async def _do_actions(self) -> None:
         while True:
             match await self._actions.get():
-                case TextSubmitted() as typed:
-                    await self._typed(typed)
-                case KeyPressed() as pressed:
-                    await self._pressed(pressed)
+                case TextSubmitted() as action:
+                    await self._on_text(action)
+                case KeyPressed() as key:
+                    await self._on_key(key)
                 case TakeBackPressed():
                     await self._take_back()
 
     async def _stop(self, turn: TurnId | None) -> None:
-        """Interrupt what ran when that was wanted. Where nothing did, or it was asked for already, leave; an open ask stays open."""
-        tale = self._view.tale
+        """Interrupt the turn that ran when the key was pressed; if none ran or it is already being interrupted, leave. Asks stay open."""
+        activity = self._view.activity
         if turn is None:
             self._prompt.leave(0)
-        elif turn == self._stopped or (tale.interrupting and turn == tale.turn):
+        elif turn == self._stopped or (activity.interrupting and turn == activity.turn):
             self._prompt.leave(_INTERRUPTED)
         elif turn == self._view.works():
             self._stopped = turn
             await self._attempt(self._view.session, InterruptTurn(by=self._who))
 
     async def _end(self, code: int) -> None:
-        """Interrupt what runs, and leave."""
+        """Interrupt the running turn, and leave."""
         try:
             if self._view.works() is not None:
                 await self._attempt(self._view.session, InterruptTurn(by=self._who))
         finally:
             self._prompt.leave(code)
 
-    async def _typed(self, typed: TextSubmitted) -> None:
-        about = None if typed.about is None else ApprovalId(typed.about)
-        outcome = await self._control.take(self._view.session, typed.text, about)
+    async def _on_text(self, submitted: TextSubmitted) -> None:
+        about = None if submitted.about is None else ApprovalId(submitted.about)
+        outcome = await self._control.take(self._view.session, submitted.text, about)
         self._show_outcome(outcome)
-        if outcome.refused and not typed.text.lstrip().startswith("/"):
-            self._prompt.put_back(typed.text)
+        if outcome.refused and not submitted.text.lstrip().startswith("/"):
+            self._prompt.put_back(submitted.text)
         self._follow_up(outcome)
 
     def _follow_up(self, outcome: SlashResult) -> None:
@@ -207,8 +209,8 @@ class TerminalConversation:
             self._prompt.leave(0)
         self._stale.set()
 
-    async def _pressed(self, pressed: KeyPressed) -> None:
-        """Do what a key means, for the ask that it was pressed about."""
+    async def _on_key(self, pressed: KeyPressed) -> None:
+        """Execute what a key stands for, for the ask that it was pressed about."""
         if pressed.about == self._answered:
             return
         request = request_for_key(pressed.key, ApprovalId(pressed.about))

@@ -1,4 +1,4 @@
-"""The two ways in: a conversation, and one task. The libraries that draw are loaded when something is drawn."""
+"""The two entry points: a conversation, and one task. The drawing libraries are loaded when something is drawn."""
 
 from typing import cast
 
@@ -9,7 +9,7 @@ from curtainwall.model import SessionId, Who
 
 
 async def converse(line: ChannelPorts, session: SessionId, who: Who, settings: ConversationSettings) -> int:
-    """Hold a conversation on a terminal until the human leaves, and return the exit code."""
+    """Hold a conversation on a terminal until the user leaves, and return the exit code."""
     from curtainwall.channels.terminal.conversation import TerminalConversation  # late: the terminal library takes its time
 
     try:
@@ -19,16 +19,16 @@ async def converse(line: ChannelPorts, session: SessionId, who: Who, settings: C
 
 
 async def one_shot(line: ChannelPorts, session: SessionId, who: Who, task: str | None, settings: OneShotSettings) -> int:
-    """Send a task, or without one go on with what waits; tell what comes of it until the turn ends, and return the exit code."""
+    """Send a task, or continue what is waiting; report on it until the turn ends, and return the exit code."""
     return await OneShot(line, session, who, settings).run(task)
 
 
 async def leave(line: ChannelPorts, session: SessionId, who: Who, task: str | None, settings: OneShotSettings, *, interrupted: bool) -> int:
-    """Put a task into the queue of a session in which something waits for a human before it, say how to go on, and return the exit code."""
+    """Queue a task in a session that waits for a human, say how to continue, and return the exit code."""
     return await OneShot(line, session, who, settings).leave(task, interrupted=interrupted)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the fault that ended the others."""
-    fault = group.exceptions[0]
-    return _first(cast("BaseExceptionGroup[BaseException]", fault)) if isinstance(fault, BaseExceptionGroup) else fault
+    """Return the error that ended the other tasks."""
+    error = group.exceptions[0]
+    return _first(cast("BaseExceptionGroup[BaseException]", error)) if isinstance(error, BaseExceptionGroup) else error

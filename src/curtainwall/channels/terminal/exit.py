@@ -1,4 +1,4 @@
-"""How a task or a conversation ends: signals, status and exit code, the result as JSON, and what to say about going on."""
+"""How a task or a conversation ends: signals, status and exit code, the result as JSON, and how to continue."""
 
 import asyncio
 import json
@@ -42,44 +42,44 @@ _SURENESS = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class TaskEnd:
-    """The end of a task; a failure says why."""
+    """The end of a task, with the reason if it failed."""
 
     status: TaskStatus
     failure: str = ""
 
     @staticmethod
     def of(status: TurnStatus, failure: str) -> "TaskEnd":
-        """Return the end that a turn's end is."""
+        """Return the task end that corresponds to a turn's end."""
         return TaskEnd(TaskStatus(status.value), failure if status is TurnStatus.FAILED else "")
 
 
 class UsageSum:
-    """What the model requests of a task used together; a sum is as sure as its least sure part."""
+    """The total usage of a task's model requests; a total is only as certain as its least certain part."""
 
     def __init__(self) -> None:
         self._parts: list[Usage] = []
 
     def add(self, event: ModelResponded | ModelFailed) -> None:
-        """Count one more request; one that broke off may have used something as well."""
+        """Count one more request; a request that failed may have used something as well."""
         if isinstance(event, ModelResponded) or event.usage.input_tokens or event.usage.output_tokens:
             self._parts.append(event.usage)
 
     def total(self) -> Usage:
-        """Return the sum."""
+        """Return the total."""
         parts = self._parts
         return Usage(
-            input_tokens=sum(it.input_tokens for it in parts),
-            output_tokens=sum(it.output_tokens for it in parts),
-            cached_tokens=sum(it.cached_tokens for it in parts),
-            dollars=sum(it.dollars for it in parts),
-            tokens_basis=max((it.tokens_basis for it in parts), key=_SURENESS.index, default=Basis.MEASURED),
-            dollars_basis=max((it.dollars_basis for it in parts), key=_SURENESS.index, default=Basis.MEASURED),
+            input_tokens=sum(usage.input_tokens for usage in parts),
+            output_tokens=sum(usage.output_tokens for usage in parts),
+            cached_tokens=sum(usage.cached_tokens for usage in parts),
+            dollars=sum(usage.dollars for usage in parts),
+            tokens_basis=max((usage.tokens_basis for usage in parts), key=_SURENESS.index, default=Basis.MEASURED),
+            dollars_basis=max((usage.dollars_basis for usage in parts), key=_SURENESS.index, default=Basis.MEASURED),
         )
 
 
 def document(end: TaskEnd, text: str, usage: Usage, view: SessionView) -> dict[str, object]:
-    """Return the one document of a task."""
-    told: dict[str, object] = {
+    """Return the result document of a task."""
+    content: dict[str, object] = {
         "session": view.session,
         "status": end.status.value,
         "text": text,
@@ -87,7 +87,7 @@ def document(end: TaskEnd, text: str, usage: Usage, view: SessionView) -> dict[s
         "usage": usage.model_dump(mode="json"),
         "pending": [{"id": ask.approval, "tool": ask.subject.tool, "because": list(ask.because)} for ask in view.pending],
     }
-    return {**told, "failure": end.failure} if end.failure else told
+    return {**content, "failure": end.failure} if end.failure else content
 
 
 def event_json(recorded: Recorded) -> str:
@@ -97,7 +97,7 @@ def event_json(recorded: Recorded) -> str:
 
 
 def parting_words(view: SessionView) -> Iterator[str]:
-    """Yield how to go on with a session; an ask that is open stays so."""
+    """Yield how to continue a session; open asks stay open."""
     yield from open_words(view.pending)
     yield from budget_words(view)
     if view.status != "closed":
@@ -112,7 +112,7 @@ def open_words(asks: tuple[PendingAsk, ...]) -> Iterator[str]:
 
 
 def budget_words(view: SessionView) -> Iterator[str]:
-    """Yield how more can be allowed of each budget that is used up; the amount is twice what there was."""
+    """Yield how to raise each exhausted budget, to twice its previous amount."""
     for figure in view.budget:
         if figure.kind in view.exhausted:
             amount = doubled_limit(figure.kind, figure.used, figure.limit)
@@ -120,15 +120,15 @@ def budget_words(view: SessionView) -> Iterator[str]:
 
 
 def silence_words(session: SessionId, owner: int, seconds: float, *, is_kept: bool) -> Iterator[str]:
-    """Yield what to know where the process that works on a session says nothing, and how to get away from it."""
-    kept = "; what you sent is kept and has its turn as soon as it goes on" if is_kept else ""
-    yield f"process {owner or 'of somebody else'} works on this session and has said nothing for {seconds:.0f} seconds{kept}"
+    """Yield what to say if the process that works on a session is silent, and how to leave."""
+    note = "; what you sent is kept and has its turn as soon as it goes on" if is_kept else ""
+    yield f"process {owner or 'of somebody else'} works on this session and has said nothing for {seconds:.0f} seconds{note}"
     leaving = f"Ctrl-C, twice during a turn, leaves, and {resume_words(session)} comes back"
     yield f"if it was stopped, `kill -CONT {owner or 'PID'}` lets it go on; {leaving}"
 
 
 def resume_words(session: SessionId, task: str = "") -> str:
-    """Return the command that goes on with a session."""
+    """Return the command that continues a session."""
     return f"`curtainwall start --resume {session}{f' {task}' if task else ''}`"
 
 
@@ -137,9 +137,9 @@ _INTERRUPTED: Final = 130
 
 
 def on_end_signal(do: Callable[[int], None]) -> None:
-    """Have a signal that would end the process call this with the exit code instead, until the loop is closed.
+    """Call `do` with the exit code when a terminating signal arrives, until the loop is closed.
 
-    A signal that is ignored stays so, as `nohup` wants it. Outside of the main thread no signal arrives, and nothing is done.
+    An ignored signal stays ignored, as `nohup` expects. Outside the main thread no signal arrives, and this does nothing.
     """
     loop = asyncio.get_running_loop()
     with suppress(ValueError, RuntimeError):
@@ -149,10 +149,10 @@ def on_end_signal(do: Callable[[int], None]) -> None:
 
 
 def hold_interrupts() -> None:
-    """Keep Ctrl-C from breaking into what is being closed, until the loop is closed; pressed twice more, it ends the process at once.
+    """Keep Ctrl-C from interrupting the shutdown, until the loop is closed; pressed twice more, it ends the process at once.
 
-    Raised in the middle of closing, an interrupt can make the loop forget a task that others wait for, and the program would never end.
-    Ending at once is safe: whatever is open then is taken up again as after any crash.
+    An interrupt raised during shutdown can make the loop forget a task that others wait for, and the program would never end. Ending at
+    once is safe: whatever is open is recovered as after any crash.
     """
     loop, presses = asyncio.get_running_loop(), 0
 

@@ -10,7 +10,6 @@ from typing import assert_never
 from curtainwall.channels.asks.event_lines import CommandHints, describe_event
 from curtainwall.channels.plain import plain_line
 from curtainwall.channels.ports import ChannelPorts
-from curtainwall.channels.slash import Control
 from curtainwall.channels.terminal.asks import AskPrompt, request_for_key
 from curtainwall.channels.terminal.exit import (
     EXIT_CODES,
@@ -62,25 +61,24 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.activity import SessionActivity
+from curtainwall.operations.activity import SessionActivity, past_activity
 
 _DENIED = "whoever started this task has every ask denied (--on-ask deny)"
 
 
 class OneShot:
-    """One task in one session, followed until its turn ends or somebody has to be waited for who will not come."""
+    """One task in one session, followed until its turn ends or it waits for an answer that cannot be given here."""
 
     def __init__(self, line: ChannelPorts, session: SessionId, who: Who, settings: OneShotSettings) -> None:
         self._line = line
         self._session = session
         self._who = who
         self._settings = settings
-        self._tale = SessionActivity()
+        self._activity = SessionActivity()
         self._out, self._err = OutputStream(settings.out), OutputStream(settings.err)
-        self._writing = AnswerWriter(self._out if settings.shape == "text" else None, colour=settings.colour)
+        self._writer = AnswerWriter(self._out if settings.shape == "text" else None, colour=settings.colour)
         self._usage = UsageSum()
-        self._control = Control(line, who, lambda _: ())
-        self._asking = AskPrompt(settings.input, self._err, line.clock, self._press, self._stop)
+        self._prompt = AskPrompt(settings.input, self._err, line.clock, self._press, self._stop)
         self._typed = CommandHints(
             f"curtainwall sessions why {session}", f"curtainwall sessions budget {session}", "curtainwall grants revoke"
         )
@@ -91,38 +89,38 @@ class OneShot:
         self._end: asyncio.Future[TaskEnd] | None = None
         self._interrupting: asyncio.Task[None] | None = None
         self._ahead: list[Live] = []
-        """Live text of turns of which the log has not told yet."""
-        self._silence = SilenceTimer(settings.holding)
+        """Live text of turns that the log does not show yet."""
+        self._silence = SilenceTimer(settings.owner_watch)
         self._ended_with: int | None = None
 
     async def run(self, task: str | None) -> int:
-        """Send the task, or go on with what waits, and return the exit code.
+        """Send the task, or continue what is waiting, and return the exit code.
 
-        Where whoever reads the output leaves, the turn is interrupted, and `BrokenPipeError` raised once the log says how it ended.
+        If the reader of the output goes away, interrupt the turn and raise `BrokenPipeError` once the log says how it ended.
         """
         try:
-            end = await self._followed(task)
+            end = await self._run_task(task)
         except CurtainwallError as error:
             end = TaskEnd(TaskStatus.FAILED, str(error))
             self._note(plain_line(str(error)))
-        self._writing.broke_off()
+        self._writer.broke_off()
         self._report_end(end)
-        if self._is_left:
+        if self._is_unread:
             raise BrokenPipeError
         return EXIT_CODES[end.status] if self._ended_with is None else self._ended_with
 
     async def leave(self, task: str | None, *, interrupted: bool) -> int:
-        """Leave the task in the queue for whoever resumes, and return the exit code."""
+        """Queue the task for whoever resumes the session, and return the exit code."""
         if task is not None:
             await self._line.desk.send(self._session, SendMessage(by=self._who, message=self._line.new_message(), text=task))
         end = TaskEnd(TaskStatus.INTERRUPTED if interrupted else TaskStatus.WAITING)
         self._report_end(end)
         return EXIT_CODES[end.status]
 
-    async def _followed(self, task: str | None) -> TaskEnd:
-        cursor = self._take_up()
+    async def _run_task(self, task: str | None) -> TaskEnd:
+        self._activity, cursor = past_activity(self._line.desk, self._line.feed, self._session)
         if task is None:
-            self._turn = self._tale.turn
+            self._turn = self._activity.turn
         else:
             self._message = self._line.new_message()
             await self._line.desk.send(self._session, SendMessage(by=self._who, message=self._message, text=task))
@@ -134,68 +132,62 @@ class OneShot:
             try:
                 await asyncio.wait([end, *work], return_when=asyncio.FIRST_COMPLETED)
             finally:
-                await self._asking.end()
-                self._writing.release()
-                for each in (*work, silence):
-                    each.cancel()
-                faults = [it for it in await asyncio.gather(*work, silence, return_exceptions=True) if isinstance(it, Exception)]
+                await self._prompt.end()
+                self._writer.release()
+                for worker in (*work, silence):
+                    worker.cancel()
+                errors = [
+                    result for result in await asyncio.gather(*work, silence, return_exceptions=True) if isinstance(result, Exception)
+                ]
         if end.done():
             return end.result()
-        raise faults[0]
-
-    def _take_up(self) -> int:
-        """Take in what was before, and return the cursor from which on everything is told."""
-        cursor = 0
-        for recorded in self._line.feed.read(session_stream(self._session)):
-            self._tale.take(recorded.event)
-            cursor = recorded.seq
-        return cursor
+        raise errors[0]
 
     async def _listen(self) -> None:
-        async with self._line.listening.listen(self._session) as lives:
+        async with self._line.live.listen(self._session) as lives:
             async for live in lives:
-                self._silence.broken()
+                self._silence.reset()
                 if live.kind == "text":
-                    self._hear(live)
+                    self._add_live(live)
                 elif live.kind == "again":
                     self._note(live.text)
 
-    def _hear(self, live: Live) -> None:
-        """Take in live text of our own turn; what is said in another one answers somebody else."""
+    def _add_live(self, live: Live) -> None:
+        """Add live text of our own turn; other turns answer someone else."""
         if live.turn is None:
             return
         if live.turn == self._turn:
-            self._writing.add_live(live.text)
-        elif live.turn != self._tale.turn:
+            self._writer.add_live(live.text)
+        elif live.turn != self._activity.turn:
             self._ahead.append(live)
 
     def _begin(self, started: TurnStarted) -> None:
-        """Take note of a turn that begins: ours where it takes up our message, or where we sent none and it is the first."""
+        """Handle the start of a turn: it is ours if it takes our message, or if we sent none and it is the first."""
         if self._message in started.messages or (self._message is None and self._turn is None):
             self._turn = started.turn
         ahead, self._ahead = self._ahead, []
         for live in ahead:
             if live.turn == self._turn:
-                self._writing.add_live(live.text)
+                self._writer.add_live(live.text)
 
     async def _report_silence(self) -> None:
-        """Say once where another process that works on the session has been silent for long."""
-        tale = self._tale
-        owner = await self._silence.of_another(self._session, lambda: not tale.asks and not tale.is_parked)
-        for words in silence_words(self._session, owner, self._settings.holding.patience, is_kept=self._message is not None):
+        """Report once if another process that works on the session has been silent for too long."""
+        activity = self._activity
+        owner = await self._silence.wait_for_silent_owner(self._session, lambda: not activity.asks and not activity.is_parked)
+        for words in silence_words(self._session, owner, self._settings.owner_watch.patience, is_kept=self._message is not None):
             self._note(words)
 
     async def _follow(self, cursor: int) -> None:
         stream = session_stream(self._session)
-        known = self._line.feed.read(stream, cursor)
-        for recorded in known:
+        recent = self._line.feed.read(stream, cursor)
+        for recorded in recent:
             await self._take(recorded)
         await self._check_open_asks()
         self._check_reader()
-        if self._message is None and self._tale.turn is None and not self._tale.queue:
+        if self._message is None and self._activity.turn is None and not self._activity.queue:
             self._note("nothing waits in this session; give a TASK to go on with it")
             self._finish(TaskEnd(TaskStatus.DONE))
-        async for recorded in self._line.feed.follow(stream, known[-1].seq if known else cursor):
+        async for recorded in self._line.feed.follow(stream, recent[-1].seq if recent else cursor):
             await self._take(recorded)
             await self._check_open_asks()
             self._check_reader()
@@ -203,12 +195,12 @@ class OneShot:
 
     async def _take(self, recorded: Recorded) -> None:
         event = recorded.event
-        self._silence.broken()
+        self._silence.reset()
         if self._settings.shape == "stream-json":
             self._write(event_json(recorded))
         self._progress(event)
         self._take_text(event)
-        self._tale.take(event)
+        self._activity.take(event)
         if isinstance(event, LifeEvent | TurnEvent | ModelEvent):
             await self._take_step(event)
 
@@ -224,7 +216,7 @@ class OneShot:
             case TurnEnded() if event.status is TurnStatus.WAITING and self._interrupting is not None:
                 await self._interrupting
                 if self._line.desk.view(self._session).status == "waiting":
-                    # The turn came to an ask before the interrupt came to the turn: nothing is left to stop.
+                    # The turn reached an ask before the interrupt reached the turn: nothing is left to stop.
                     self._finish(TaskEnd(TaskStatus.INTERRUPTED))
             case SessionClosed():
                 self._finish(TaskEnd(TaskStatus.FAILED, f"the session is closed: {event.reason}"))
@@ -236,20 +228,20 @@ class OneShot:
                 assert_never(event)
 
     def _take_text(self, event: AnyEvent) -> None:
-        """Take in what the agent says in our own turn."""
+        """Add what the agent says in our own turn."""
         if not isinstance(event, SpeechEvent | TurnEvent | ModelEvent):
             return
         match event:
             case TextStreamed() | AgentSpoke() | ModelFailed() | TurnEnded() if event.turn != self._turn:
                 pass
             case TextStreamed():
-                self._writing.logged(event.text)
+                self._writer.logged(event.text)
             case AgentSpoke():
-                self._writing.spoke(event.text)
-            case ModelFailed() if self._tale.holds_calls:
-                pass  # a foreign agent asks again by itself, and says what it has to say
+                self._writer.spoke(event.text)
+            case ModelFailed() if self._activity.holds_calls:
+                pass  # an external agent retries by itself, and the text goes on
             case ModelFailed() | TurnEnded():
-                self._writing.broke_off()
+                self._writer.broke_off()
             case TurnStarted() | TurnResumed() | InterruptAsked() | ModelRequested() | ModelResponded():
                 pass
             case _:
@@ -258,24 +250,24 @@ class OneShot:
     # Asks
 
     async def _check_open_asks(self) -> None:
-        """Do with open asks what `on_ask` says."""
+        """Handle open asks as `on_ask` says."""
         on_ask = self._settings.on_ask
         if on_ask == "deny":
-            for approval in [it for it in self._tale.asks if it not in self._answered]:
+            for approval in [id_ for id_ in self._activity.asks if id_ not in self._answered]:
                 self._answered.add(approval)
                 if await self._deny(approval):
                     self._denied.add(approval)
-            if not self._denied.isdisjoint(self._tale.asks):
-                # The denial is in the log, further on than we have read: the agent gets it and goes on.
+            if not self._denied.isdisjoint(self._activity.asks):
+                # The denial is in the log after our cursor: the agent receives it and continues.
                 return
         elif on_ask == "wait":
             await self._ask_next()
-        if self._tale.is_parked and (on_ask != "wait" or not self._tale.asks):
-            # What nobody is asked about, as a budget that is used up, is not waited for: nothing can be typed here.
+        if self._activity.is_parked and (on_ask != "wait" or not self._activity.asks):
+            # A wait without an ask, such as for an exhausted budget, cannot be resolved here, so end.
             self._finish(TaskEnd(TaskStatus.WAITING))
 
     async def _deny(self, approval: ApprovalId) -> bool:
-        """Deny an ask; False where that was refused, and the ask may stay open."""
+        """Deny an ask; return False if that was refused and the ask may stay open."""
         command = AnswerApproval(by=self._who, approval=approval, granted=False, reason=_DENIED)
         try:
             await self._line.desk.send(self._session, command)
@@ -285,27 +277,31 @@ class OneShot:
         return True
 
     async def _ask_next(self) -> None:
-        """Put the next open ask before the human, or say where it can be answered."""
-        if self._asking.about in self._tale.asks:
+        """Show the next open ask to the user, or say where it can be answered."""
+        if self._prompt.about in self._activity.asks:
             return
-        await self._asking.end()
+        await self._prompt.end()
         has_keys = self._settings.keys and self._settings.shape == "text"
-        for ask in self._tale.asks.values():
+        for ask in self._activity.asks.values():
             if ask.approval in self._answered:
                 continue
             if has_keys:
-                # Until the answer, nothing that the agent says comes between the card and whoever reads it.
-                self._writing.hold()
-                self._asking.ask(ask, "the agent asks")
+                # Until the answer, no agent text comes between the card and its reader.
+                self._writer.hold()
+                self._prompt.ask(ask, "the agent asks")
                 return
             self._answered.add(ask.approval)
             for words in open_words((ask,)):
                 self._note(words)
-        self._writing.release()
+        self._writer.release()
 
     async def _press(self, key: str, approval: ApprovalId) -> bool:
-        """Do what a key means, and tell whether that was an answer."""
-        outcome = await self._control.do(self._session, request_for_key(key, approval))
+        """Execute what a key stands for; tell whether it was an answer."""
+        # Start-up time: most tasks ask nobody at this terminal.
+        from curtainwall.channels.slash import Control
+
+        control = Control(self._line, self._who, lambda _: ())
+        outcome = await control.do(self._session, request_for_key(key, approval))
         for line in () if outcome.answered else outcome.lines:
             self._note(line)
         if outcome.answered:
@@ -321,7 +317,7 @@ class OneShot:
         try:
             loop.add_signal_handler(signal.SIGINT, self._stop)
         except (ValueError, RuntimeError):
-            yield  # signals only reach the main thread; whoever runs us elsewhere stops us otherwise
+            yield  # signals only reach the main thread; in another thread the caller stops us in its own way
             return
         try:
             yield
@@ -333,22 +329,22 @@ class OneShot:
         self._stop()
 
     def _stop(self) -> None:
-        """Interrupt our turn; where it does not run, or that was asked for already, leave everything as it is."""
-        if self._tale.works and self._tale.turn == self._turn and self._interrupting is None:
+        """Interrupt our turn; if it is not running or already being interrupted, stop without interrupting."""
+        if self._activity.works and self._activity.turn == self._turn and self._interrupting is None:
             self._interrupting = asyncio.create_task(self._interrupt())
         else:
             self._finish(TaskEnd(TaskStatus.INTERRUPTED))
 
     @property
-    def _is_left(self) -> bool:
-        """Whether somebody who read the output has gone."""
-        return self._out.is_left or self._err.is_left
+    def _is_unread(self) -> bool:
+        """Whether a reader of the output has gone."""
+        return self._out.is_closed or self._err.is_closed
 
     def _check_reader(self) -> None:
-        """Stop where nobody reads any more; what has not begun is stopped as it begins."""
-        tale = self._tale
-        is_to_begin = self._message in tale.queue if self._message is not None else tale.turn is None and bool(tale.queue)
-        if self._is_left and self._interrupting is None and not is_to_begin:
+        """Stop if nobody reads any more; work that has not begun is stopped when it begins."""
+        activity = self._activity
+        is_to_begin = self._message in activity.queue if self._message is not None else activity.turn is None and bool(activity.queue)
+        if self._is_unread and self._interrupting is None and not is_to_begin:
             self._stop()
 
     async def _interrupt(self) -> None:
@@ -364,28 +360,28 @@ class OneShot:
     # What is written
 
     def _progress(self, event: AnyEvent) -> None:
-        told = describe_event(event, self._tale, self._typed)
-        if told is not None and self._settings.shape != "stream-json":
-            self._note(told.text)
+        line = describe_event(event, self._activity, self._typed)
+        if line is not None and self._settings.shape != "stream-json":
+            self._note(line.text)
 
     def _progress_files(self) -> None:
-        words = [plain_line(change.words(self._tale.workspace)) for change in self._tale.changes]
+        words = [plain_line(change.words(self._activity.workspace)) for change in self._activity.changes]
         if words and self._settings.shape == "text":
             self._note(f"files: {', '.join(words)}")
 
     def _report_end(self, end: TaskEnd) -> None:
         view = self._line.desk.view(self._session)
-        told = document(end, self._writing.text, self._usage.total(), view)
+        result = document(end, self._writer.text, self._usage.total(), view)
         if self._settings.shape == "json":
-            self._write(json.dumps(told, ensure_ascii=True))
+            self._write(json.dumps(result, ensure_ascii=True))
         elif self._settings.shape == "stream-json":
-            self._write(json.dumps({"event": "result", **told}, ensure_ascii=True))
+            self._write(json.dumps({"event": "result", **result}, ensure_ascii=True))
         if end.status is TaskStatus.WAITING or (end.status is TaskStatus.INTERRUPTED and view.pending):
             for words in (*open_words(view.pending), *budget_words(view)):
                 self._note(words)
             self._note(f"then {resume_words(self._session)} goes on")
         elif end.status in (TaskStatus.FAILED, TaskStatus.INTERRUPTED) and view.status != "closed":
-            # Where nothing waits for its turn, going on takes another message.
+            # If nothing is queued, continuing takes another message.
             task = "TASK" if view.status == "ready" and not view.queue else ""
             self._note(f"{resume_words(self._session, task)} goes on with this session")
 

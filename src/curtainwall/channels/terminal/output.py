@@ -1,4 +1,4 @@
-"""The streams of one task: the agent's text block by block, cards and notes on a terminal, and plain text in a pipe."""
+"""The output streams of one task: the agent's text block by block, cards and notes on a terminal, and plain text in a pipe."""
 
 import os
 import re
@@ -13,40 +13,40 @@ from curtainwall.model import PendingAsk
 
 CARD_BAR: Final = "┃ "
 _NOTE_MARGIN = "  "
-_NO_FOLDING, _FOLDING = "\x1b[?7l", "\x1b[?7h"
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 
 
 class OutputStream:
-    """One stream. When its reader leaves, that is remembered, and what is written afterwards is dropped."""
+    """One stream. When its reader goes away, this is recorded, and later output is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self.is_left = False
+        self.is_closed = False
 
     def isatty(self) -> bool:
         """Tell whether it is a terminal."""
         return self._stream.isatty()
 
     def write(self, text: str) -> None:
-        """Write at once, while somebody reads."""
-        if self.is_left:
+        """Write immediately, unless the reader has gone."""
+        if self.is_closed:
             return
         try:
             self._stream.write(text)
             self._stream.flush()
         except BrokenPipeError:
-            self.is_left = True
+            self.is_closed = True
 
     def draw(self, rows: str) -> None:
         """Write rows that fit a terminal.
 
-        INVARIANT: the terminal folds none of them, even where it takes a letter to be wider than we do: what it would put into the first
+        INVARIANT: the terminal wraps none of them, even if it considers a character wider than we do: text that it moves to the first
         column of the next row could look like a question.
         """
-        self.write(f"{_NO_FOLDING}{rows}{_FOLDING}" if self.isatty() and os.environ.get("TERM") != "dumb" else rows)
+        self.write(f"{_NO_WRAP}{rows}{_WRAP}" if self.isatty() and os.environ.get("TERM") != "dumb" else rows)
 
     def note(self, text: str) -> None:
-        """Write a message for the user; on a terminal behind a margin, and with a mark where it goes on below."""
+        """Write a message for the user; on a terminal with a margin, and a mark on continued lines."""
         if not self.isatty():
             self.write(f"{plain(text)}\n")
             return
@@ -71,7 +71,7 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
 
 
 def whole_blocks(text: str) -> int:
-    """Return how many characters at the start of a text are blocks that nothing which follows can change."""
+    """Return the length of the leading markdown blocks that no further text can change."""
     end, at = 0, 0
     fence = ""
     is_open = is_behind_blank = False
@@ -79,63 +79,63 @@ def whole_blocks(text: str) -> int:
         if not line.endswith("\n"):
             is_new = is_behind_blank and is_open and not fence and line[0] not in " \t\r" and not _may_become_fence(line)
             return at if is_new else end
-        found = _FENCE.match(line)
+        match = _FENCE.match(line)
         is_blank = not line.strip()
         if not fence and is_behind_blank and is_open and not is_blank and line[0] not in " \t":
             end, is_open = at, False
         at += len(line)
         if fence:
-            if found and found[1].startswith(fence) and not found[2].strip():
+            if match and match[1].startswith(fence) and not match[2].strip():
                 fence = ""
-        elif found and not (found[1][0] == "`" and "`" in found[2]):
-            fence = found[1]
+        elif match and not (match[1][0] == "`" and "`" in match[2]):
+            fence = match[1]
         is_open = is_open or not is_blank
         is_behind_blank = is_blank
     return end
 
 
 def _may_become_fence(line: str) -> bool:
-    # A block can end before a fence as well, but while only its first letters are there nobody knows.
+    # A block may also end before a fence, but its first characters alone do not tell.
     return line.strip() in ("`", "``", "~", "~~")
 
 
 class AnswerWriter:
-    """Text on its way to a stream, and everything that was said, for the document."""
+    """Writes the agent's text to a stream, and collects it for the result document."""
 
     def __init__(self, out: OutputStream | None, *, colour: bool) -> None:
         self._out = out
         self._is_drawn = out is not None and out.isatty()
         self._colour = colour
         self._streamed = StreamedMessage()
-        self._said: list[str] = []
+        self._messages: list[str] = []
         self._has_written = False
         self._held: list[str] | None = None
 
     @property
     def text(self) -> str:
-        """Everything that was said, message by message."""
-        return "\n\n".join(self._said)
+        """The agent's text so far, message by message."""
+        return "\n\n".join(self._messages)
 
     def add_live(self, piece: str) -> None:
-        """Take in what is said right now."""
+        """Add live text."""
         self._streamed.add_live(piece)
         self._write_blocks()
 
     def logged(self, piece: str) -> None:
-        """Take in a piece that the log keeps."""
+        """Add a piece from the log."""
         self._streamed.logged(piece)
         self._write_blocks()
 
     def spoke(self, whole: str) -> None:
         """End a message."""
         if whole.strip():
-            self._said.append(whole)
+            self._messages.append(whole)
         self._write(self._streamed.spoke(whole))
 
     def broke_off(self) -> None:
-        """End a message of which no more will come."""
+        """End a message that stays incomplete."""
         if self._streamed.text.strip():
-            self._said.append(self._streamed.text)
+            self._messages.append(self._streamed.text)
         self._write(self._streamed.broke_off())
 
     def _write_blocks(self) -> None:
@@ -143,12 +143,12 @@ class AnswerWriter:
             self._write(self._streamed.take(whole_blocks(self._streamed.tail)))
 
     def hold(self) -> None:
-        """Keep what is said from now on until `release`."""
+        """Hold back output until `release`."""
         if self._held is None:
             self._held = []
 
     def release(self) -> None:
-        """Write what was kept, and from now on everything at once."""
+        """Write what was held back, and stop holding back."""
         held, self._held = self._held or [], None
         for text in held:
             self._write(text)
@@ -161,12 +161,12 @@ class AnswerWriter:
             return
         gap = "\n" if self._has_written else ""
         if self._is_drawn:
-            self._out.draw(f"{gap}{self._drawn(text)}")
+            self._out.draw(f"{gap}{self._render(text)}")
         else:
             self._out.write(f"{gap}{plain(text).rstrip()}\n")
         self._has_written = True
 
-    def _drawn(self, text: str) -> str:
+    def _render(self, text: str) -> str:
         from curtainwall.channels.terminal.renderer import Renderer  # late: only a terminal needs the library that draws
 
         return Renderer(shutil.get_terminal_size().columns - 1, self._colour).markdown(text)

@@ -1,4 +1,4 @@
-"""An input line that stays at the bottom of the terminal while everything else scrolls by above it. Knows no session."""
+"""An input line that stays at the bottom of the terminal while everything else scrolls by above it. Knows nothing of sessions."""
 
 import asyncio
 import select
@@ -27,7 +27,7 @@ from curtainwall.model import Millis, TurnId
 
 @dataclass(frozen=True, slots=True)
 class TextSubmitted:
-    """Somebody wrote something and sent it; `about` is the ask that they had seen when they began to write."""
+    """The user sent a text; `about` is the ask that they had seen when they began to type."""
 
     text: str
     about: str | None = None
@@ -35,7 +35,7 @@ class TextSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class KeyPressed:
-    """Somebody pressed one of the keys on offer; `about` is what the offer was about at that moment."""
+    """The user pressed one of the offered keys; `about` is what the offer was about at that moment."""
 
     key: str
     about: str
@@ -43,19 +43,19 @@ class KeyPressed:
 
 @dataclass(frozen=True, slots=True)
 class StopPressed:
-    """Somebody pressed Ctrl-C, on an empty line or while something works: the turn that did so at that moment."""
+    """The user pressed Ctrl-C, on an empty line or during a turn: the turn that ran at that moment."""
 
     turn: TurnId | None
 
 
 @dataclass(frozen=True, slots=True)
 class TakeBackPressed:
-    """Somebody wants the last queued message back."""
+    """The user wants the last queued message back."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExitPressed:
-    """Somebody wants to go."""
+    """The user wants to leave."""
 
 
 UserAction = TextSubmitted | KeyPressed | StopPressed | TakeBackPressed | ExitPressed
@@ -63,7 +63,7 @@ UserAction = TextSubmitted | KeyPressed | StopPressed | TakeBackPressed | ExitPr
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a drawing has to fit into, and whether the keys on offer count right now."""
+    """The space for a drawing, and whether the offered keys count at the moment."""
 
     columns: int
     rows: int
@@ -73,17 +73,17 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class KeyOffer:
-    """Keys that mean something on an empty line, and what they are about."""
+    """Keys that have a meaning on an empty line, and what they are about."""
 
     keys: str
     about: str
 
 
 class PromptView(Protocol):
-    """What is on the stage besides the input; it is asked again for every drawing."""
+    """What the screen shows besides the input; queried again for every redraw."""
 
     def above(self, frame: Frame) -> str:
-        """Return what stands above the input line and still changes."""
+        """Return the changing text above the input line."""
         ...
 
     def below(self, frame: Frame) -> str:
@@ -91,24 +91,24 @@ class PromptView(Protocol):
         ...
 
     def offer(self) -> KeyOffer | None:
-        """Return the keys that mean something once they have been on offer for a while."""
+        """Return the keys that count once they have been offered for a while."""
         ...
 
     def can_take_back(self) -> bool:
-        """Tell whether a message still waits in the queue."""
+        """Tell whether a message is still queued."""
         ...
 
     def works(self) -> TurnId | None:
-        """Return the turn that runs and could be stopped."""
+        """Return the running turn that could be stopped."""
         ...
 
 
 class PromptScreen:
-    """A terminal with an input line; `deeds` is what the human does, in order."""
+    """A terminal with an input line; `actions` holds what the user does, in order."""
 
-    def __init__(self, play: PromptView, completer: Completer, settings: ConversationSettings) -> None:
-        self.deeds: asyncio.Queue[UserAction] = asyncio.Queue()
-        self._play = play
+    def __init__(self, view: PromptView, completer: Completer, settings: ConversationSettings) -> None:
+        self.actions: asyncio.Queue[UserAction] = asyncio.Queue()
+        self._view = view
         self._colour = settings.colour
         self._buffer = Buffer(
             completer=completer,
@@ -119,10 +119,10 @@ class PromptScreen:
         )
         self._offer: KeyOffer | None = None
         self._offered_at: Millis | None = None
-        self._are_keys_open = False
+        self._are_keys_active = False
         self._seen: KeyOffer | None = None
-        self._is_begun = False
-        self._begun_about: str | None = None
+        self._is_typing = False
+        self._typed_about: str | None = None
         self._app: Application[int] = Application(
             layout=self._layout(),
             key_bindings=self._bindings(),
@@ -144,31 +144,31 @@ class PromptScreen:
         return self._app.output.get_size().rows
 
     async def run(self) -> int:
-        """Play until `leave`, and return the code given there."""
+        """Run until `leave`, and return the code given there."""
         return await self._app.run_async()
 
     def leave(self, code: int) -> None:
-        """End the play."""
+        """End the run."""
         if self._app.is_running and not self._app.is_done:
             self._app.exit(result=code)
 
-    def show(self, drawn: str) -> None:
-        """Put text with styles above everything that changes, for good."""
-        if not drawn:
+    def show(self, text: str) -> None:
+        """Print styled text above the changing part, permanently."""
+        if not text:
             return
         is_up = self._app.is_running and not self._app.is_done
         if is_up:
             self._app.renderer.erase()
-        # What is drawn fits. Where the terminal takes a letter to be wider than we do, it must not put the rest into a row of its own.
+        # The text fits. If the terminal considers a character wider than we do, it must not move the rest to a separate row.
         self._app.output.disable_autowrap()
-        self._app.output.write_raw(drawn.replace("\n", "\r\n"))
+        self._app.output.write_raw(text.replace("\n", "\r\n"))
         self._app.output.enable_autowrap()
         self._app.output.flush()
         if is_up:
             self._app.invalidate()
 
     def refresh(self) -> None:
-        """Draw anew what changes."""
+        """Redraw what changes."""
         self._app.invalidate()
 
     def clear(self) -> None:
@@ -177,40 +177,40 @@ class PromptScreen:
         self._app.invalidate()
 
     def put_back(self, text: str) -> None:
-        """Put a text into the input line if nothing stands there, and otherwise before what does."""
-        now = self._buffer.text
-        self._buffer.text = f"{text}\n{now}" if now else text
+        """Put a text into the input line, before what is already there."""
+        current = self._buffer.text
+        self._buffer.text = f"{text}\n{current}" if current else text
         self._buffer.cursor_position = len(text)
         self._app.invalidate()
 
     def settle(self, elapsed: Millis) -> None:
-        """Let the keys on offer count once the same offer has been there for a while in which nothing was typed.
+        """Activate the offered keys once the same offer has been visible for a while without input.
 
-        INVARIANT: while something typed is still unread they do not begin to count, so that a key which was pressed before the offer could
-        be read never does, however late this process comes to read it.
+        INVARIANT: they do not become active while input is unread, so a key pressed before the offer could be read never counts, however
+        late this process reads it.
         """
-        offer = self._play.offer()
+        offer = self._view.offer()
         if offer != self._offer or self._offered_at is None or self._buffer.text or self._has_unread():
-            self._offer, self._offered_at, self._are_keys_open = offer, elapsed, False
-        elif offer is not None and not self._are_keys_open and elapsed - self._offered_at >= GRACE_MILLIS:
-            self._are_keys_open, self._seen = True, offer
+            self._offer, self._offered_at, self._are_keys_active = offer, elapsed, False
+        elif offer is not None and not self._are_keys_active and elapsed - self._offered_at >= GRACE_MILLIS:
+            self._are_keys_active, self._seen = True, offer
             self._app.invalidate()
 
     def _current_offer(self) -> KeyOffer | None:
-        """Return the offer whose keys count right now."""
-        return self._offer if self._are_keys_open and self._play.offer() == self._offer else None
+        """Return the offer whose keys count at the moment."""
+        return self._offer if self._are_keys_active and self._view.offer() == self._offer else None
 
     def _has_unread(self) -> bool:
         source = self._app.input
         return not source.closed and bool(select.select([source.fileno()], [], [], 0)[0])
 
     def _on_text_changed(self, buffer: Buffer) -> None:
-        if buffer.text and not self._is_begun:
-            offer = self._play.offer()
-            self._begun_about = offer.about if offer is not None and offer == self._seen else None
-        self._is_begun = bool(buffer.text)
-        # Whoever types does not look at the offer.
-        self._offered_at, self._are_keys_open = None, False
+        if buffer.text and not self._is_typing:
+            offer = self._view.offer()
+            self._typed_about = offer.about if offer is not None and offer == self._seen else None
+        self._is_typing = bool(buffer.text)
+        # A person who types does not look at the offer.
+        self._offered_at, self._are_keys_active = None, False
 
     def _empty_line(self) -> None:
         self._buffer.reset()
@@ -220,7 +220,7 @@ class PromptScreen:
         return Frame(self.columns, self.rows, self._colour, self._current_offer() is not None)
 
     def _above(self) -> str:
-        return self._play.above(self._frame())
+        return self._view.above(self._frame())
 
     def _layout(self) -> Layout:
         above = Window(FormattedTextControl(lambda: ANSI(self._above())), dont_extend_height=True, always_hide_cursor=True)
@@ -231,14 +231,14 @@ class PromptScreen:
             dont_extend_height=True,
             wrap_lines=True,
         )
-        below = Window(FormattedTextControl(lambda: self._play.below(self._frame())), height=1, style="class:below")
+        below = Window(FormattedTextControl(lambda: self._view.below(self._frame())), height=1, style="class:below")
         has_above = Condition(lambda: bool(self._above()))
         menu = CompletionsMenu(max_height=8)
         return Layout(HSplit([ConditionalContainer(above, has_above), line, menu, below]), focused_element=line)
 
     def _bindings(self) -> KeyBindings:
         bindings = KeyBindings()
-        buffer, deeds, play = self._buffer, self.deeds, self._play
+        buffer, actions, view = self._buffer, self.actions, self._view
         is_empty = Condition(lambda: not buffer.text)
 
         def send(_: KeyPressEvent) -> None:
@@ -248,21 +248,21 @@ class PromptScreen:
                 buffer.delete_before_cursor()
                 buffer.insert_text("\n")
             elif buffer.text.strip():
-                typed = TextSubmitted(buffer.text, self._begun_about)
+                typed = TextSubmitted(buffer.text, self._typed_about)
                 buffer.append_to_history()
                 self._empty_line()
-                deeds.put_nowait(typed)
+                actions.put_nowait(typed)
 
         def new_line(_: KeyPressEvent) -> None:
             buffer.insert_text("\n")
 
         def stop(_: KeyPressEvent) -> None:
-            # Emptying the line must not wait for anything, or it would take what is typed next with it.
-            turn = play.works()
+            # Clearing the line must be synchronous, or it would also remove what is typed next.
+            turn = view.works()
             if buffer.text and turn is None:
                 self._empty_line()
             else:
-                deeds.put_nowait(StopPressed(turn))
+                actions.put_nowait(StopPressed(turn))
 
         def suspend(_: KeyPressEvent) -> None:
             self._app.suspend_to_background()
@@ -271,27 +271,27 @@ class PromptScreen:
         bindings.add("escape", "enter")(new_line)
         bindings.add("c-c")(stop)
         bindings.add(Keys.SIGINT)(stop)
-        bindings.add("c-d", filter=is_empty)(_puts(deeds, ExitPressed()))
+        bindings.add("c-d", filter=is_empty)(_putter(actions, ExitPressed()))
         bindings.add("c-z")(suspend)
-        bindings.add("up", filter=is_empty & Condition(play.can_take_back))(_puts(deeds, TakeBackPressed()))
+        bindings.add("up", filter=is_empty & Condition(view.can_take_back))(_putter(actions, TakeBackPressed()))
         for key in KEYS:
             is_offered = Condition(lambda key=key: (offer := self._current_offer()) is not None and key in offer.keys)
             bindings.add(key, filter=is_empty & is_offered)(self._press)
         return bindings
 
     def _press(self, event: KeyPressEvent) -> None:
-        # INVARIANT: what a key answers is settled when it is pressed, not when somebody gets round to it.
+        # INVARIANT: what a key answers is fixed when it is pressed, not when it is processed.
         offer = self._current_offer()
         if offer is not None:
-            self.deeds.put_nowait(KeyPressed(event.data, offer.about))
+            self.actions.put_nowait(KeyPressed(event.data, offer.about))
 
 
-def _puts(deeds: "asyncio.Queue[UserAction]", deed: UserAction) -> Callable[[KeyPressEvent], None]:
-    return lambda _: deeds.put_nowait(deed)
+def _putter(actions: "asyncio.Queue[UserAction]", action: UserAction) -> Callable[[KeyPressEvent], None]:
+    return lambda _: actions.put_nowait(action)
 
 
 class _MaskedHistory(FileHistory):
-    """What was typed before, with secrets masked as in the log, in a file that only its owner reads."""
+    """The input history, with secrets masked as in the log, in a file that only its owner can read."""
 
     def __init__(self, path: Path, mask: Callable[[str], str]) -> None:
         path.touch(mode=0o600)
@@ -299,7 +299,7 @@ class _MaskedHistory(FileHistory):
         self._mask = mask
 
     def append_string(self, string: str) -> None:
-        """Keep what was typed."""
+        """Store what was typed."""
         super().append_string(self._mask(string))
 
 

@@ -1,4 +1,4 @@
-"""What the user and the machine decide about a terminal before it is used, and how long a silent owner is waited for."""
+"""Terminal settings that the user and the environment decide, and the timer for a silent session owner."""
 
 import asyncio
 import os
@@ -7,71 +7,73 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from curtainwall.channels.slash import LogPlaces
 from curtainwall.model import SessionId
 
 if TYPE_CHECKING:
+    # Start-up time: one task takes no slash words.
     from prompt_toolkit.input import Input
     from prompt_toolkit.output import Output
+
+    from curtainwall.channels.slash import LogPlaces
 
 Shape = Literal["text", "json", "stream-json"]
 OnAsk = Literal["wait", "park", "deny"]
 
 Attend = Callable[[SessionId], object]
-"""Lets this process look after a session's agent."""
+"""Makes this process run a session's agent."""
 
 
-def _by_itself(_: SessionId) -> None:
-    """Leave the agent to whoever looks after it already."""
+def _leave_unattended(_: SessionId) -> None:
+    """Leave the agent to the process that already runs it."""
 
 
 HolderOf = Callable[[SessionId], int | None]
-"""Tells which other process works on a session, where one does; 0 where only that there is one is known."""
+"""Returns the id of another process that works on a session, if any; 0 if the id is unknown."""
 
 
-def _nobody(_: SessionId) -> int | None:
-    """Know of no other process."""
+def _no_holder(_: SessionId) -> int | None:
+    """Return None: no other process is known."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerWatch:
-    """Which other process works on a session, and how many seconds it may say nothing before the user hears of it."""
+    """Which other process works on a session, and how many seconds of silence pass before the user is told."""
 
-    holder: HolderOf = _nobody
+    holder: HolderOf = _no_holder
     patience: float = 20.0
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
-    """Tell whether a stream is a terminal whose user does not mind colours."""
+    """Tell whether a stream is a terminal whose user accepts colours."""
     environ = os.environ if environ is None else environ
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationSettings:
-    """How a conversation is held; without `input` and `output` it takes the process's own terminal.
+    """How a conversation is held; without `input` and `output` it uses the process's terminal.
 
-    `history` is a file for what was typed before; `mask` is what happens to a text before it is kept there. `attend` lets the agent of a
-    session work here; it is called for each session that is gone to, and may be called twice.
+    `history` is a file of earlier input; `mask` is applied to a text before it is stored there. `attend` makes the agent of a session work
+    here; it is called for each session that is opened, possibly twice.
     """
 
     colour: bool
-    log_places: LogPlaces
-    attend: Attend = _by_itself
+    log_places: "LogPlaces"
+    attend: Attend = _leave_unattended
     history: Path | None = None
     mask: Callable[[str], str] = str
-    holding: OwnerWatch = OwnerWatch()
+    owner_watch: OwnerWatch = OwnerWatch()
     input: "Input | None" = None
     output: "Output | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class OneShotSettings:
-    """How one task is told: its shape, what happens on an ask, and where to.
+    """How one task is reported: its output format, what happens on an ask, and the streams.
 
-    `keys` says that a human sits at the terminal and can be asked there. `attend` lets the agent work here, and is called when everything
-    it does will be told. `input` is the process's own terminal unless given.
+    `keys` means that a human sits at the terminal and can be asked there. `attend` makes the agent work here; it is called once everything
+    the agent does will be reported. `input` defaults to the process's terminal.
     """
 
     shape: Shape
@@ -80,30 +82,30 @@ class OneShotSettings:
     err: TextIO
     colour: bool = False
     keys: bool = False
-    attend: Attend = _by_itself
-    holding: OwnerWatch = OwnerWatch()
+    attend: Attend = _leave_unattended
+    owner_watch: OwnerWatch = OwnerWatch()
     input: "Input | None" = None
 
 
 class SilenceTimer:
-    """How long nothing was heard of a session."""
+    """Measures how long a session has been silent."""
 
-    def __init__(self, holding: OwnerWatch) -> None:
-        self._holding = holding
-        self._heard = asyncio.Event()
+    def __init__(self, watch: OwnerWatch) -> None:
+        self._watch = watch
+        self._activity = asyncio.Event()
 
-    def broken(self) -> None:
-        """Note that something was heard."""
-        self._heard.set()
+    def reset(self) -> None:
+        """Restart the timer: something arrived."""
+        self._activity.set()
 
-    async def of_another(self, session: SessionId, is_awaited: Callable[[], bool]) -> int:
-        """Return the other process that works on the session, as soon as it has said nothing for long although something is awaited."""
+    async def wait_for_silent_owner(self, session: SessionId, is_awaited: Callable[[], bool]) -> int:
+        """Return the other process that works on the session, once it has been silent for too long although something is awaited."""
         owner: int | None = None
         while owner is None:
-            self._heard.clear()
+            self._activity.clear()
             try:
-                async with asyncio.timeout(self._holding.patience):
-                    await self._heard.wait()
+                async with asyncio.timeout(self._watch.patience):
+                    await self._activity.wait()
             except TimeoutError:
-                owner = self._holding.holder(session) if is_awaited() else None
+                owner = self._watch.holder(session) if is_awaited() else None
         return owner

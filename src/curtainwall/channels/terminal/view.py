@@ -1,4 +1,4 @@
-"""One session on a screen: its events as drawn text, and the lines above and below the input that still change. Decides nothing."""
+"""One session on a screen: its events as rendered text, and the changing lines above and below the input. Decides nothing."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -6,7 +6,7 @@ from typing import assert_never
 
 from curtainwall.channels.asks.cards import ask_in_a_line, call_in_words, card_lines
 from curtainwall.channels.asks.event_lines import EventLine, describe_change, describe_event
-from curtainwall.channels.conversation import QUEUED, SO_FAR, StreamedMessage, Utterance, utterances
+from curtainwall.channels.conversation import QUEUED, SO_FAR, StreamedMessage, Utterance, recent_utterances
 from curtainwall.channels.plain import short
 from curtainwall.channels.ports import ChannelPorts
 from curtainwall.channels.slash.lines import used_words
@@ -40,16 +40,15 @@ from curtainwall.model import (
     TurnStarted,
     TurnStatus,
     Who,
-    session_stream,
 )
-from curtainwall.operations.activity import SessionActivity
+from curtainwall.operations.activity import SessionActivity, past_activity
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_MILLIS = 100
 
 
 def status_line(view: SessionView, width: int) -> str:
-    """Return model, mode, context, money and open asks; where there is no room, money goes first, and asks stay to the last."""
+    """Return model, mode, context, money and open asks; if space is short, money is dropped first and asks last."""
     parts = {"model": view.model, "mode": f"mode {view.mode}", "context": "", "money": "", "asks": ""}
     if view.context.size > 0:
         parts["context"] = f"context {'' if view.context.measured else '~'}{view.context.used / view.context.size:.0%}"
@@ -60,19 +59,19 @@ def status_line(view: SessionView, width: int) -> str:
     parts["asks"] = " · ".join([*urgent, *(f"no {kind} left" for kind in view.exhausted)])
     for least in ("", "money", "context", "model", "mode"):
         parts.pop(least, None)
-        told = " · ".join(part for part in parts.values() if part)
-        if len(told) <= width:
+        line = " · ".join(part for part in parts.values() if part)
+        if len(line) <= width:
             break
-    return short(told, width)
+    return short(line, width)
 
 
-def doing_line(tale: SessionActivity, doing: str, elapsed: int, width: int) -> str:
-    """Return what runs now, with a spinner; nothing where nothing runs."""
-    if not tale.works:
+def doing_line(activity: SessionActivity, doing: str, elapsed: int, width: int) -> str:
+    """Return what is running, with a spinner; "" if nothing is."""
+    if not activity.works:
         return ""
-    running = [call_in_words(subject, 60) for subject in tale.running.values()]
-    what = "stopping" if tale.interrupting else " + ".join(running) or doing or "thinking"
-    hint = "Ctrl-C again leaves" if tale.interrupting else "Ctrl-C interrupts"
+    running = [call_in_words(subject, 60) for subject in activity.running.values()]
+    what = "stopping" if activity.interrupting else " + ".join(running) or doing or "thinking"
+    hint = "Ctrl-C again leaves" if activity.interrupting else "Ctrl-C interrupts"
     frame = _FRAMES[elapsed // _FRAME_MILLIS % len(_FRAMES)]
     full = f"{frame} {what}  ({hint})"
     return short(full if len(full) <= width else f"{frame} {what}", width)
@@ -94,7 +93,7 @@ def asks_lines(asks: list[PendingAsk], width: int, *, keys: bool) -> list[str]:
 
 
 def _folded(parts: Sequence[str], between: str, width: int) -> list[str]:
-    """Return parts that belong together in as few lines as hold each of them whole."""
+    """Join parts into as few lines as possible without breaking any of them."""
     lines: list[str] = []
     for part in parts:
         if lines and len(lines[-1]) + len(between) + len(part) <= width:
@@ -112,7 +111,7 @@ _FEWEST_ROWS = 3
 
 
 class ConversationView:
-    """What one person sees of one session at a time."""
+    """What one person sees of a session, one session at a time."""
 
     def __init__(self, line: ChannelPorts, who: Who, session: SessionId) -> None:
         self._line = line
@@ -121,83 +120,84 @@ class ConversationView:
 
     def _begin(self, session: SessionId) -> None:
         self.session = session
-        self.tale = SessionActivity()
+        self.activity = SessionActivity()
         self.cursor = 0
         self.view = self._line.desk.view(session)
         self._streamed = StreamedMessage()
         self._doing = ""
-        self._is_again = False
+        self._is_retrying = False
 
-    def open(self, session: SessionId, looks: Renderer) -> str:
-        """Take up a session where it stands, and return what was said before, shortly, and what is open."""
+    def open(self, session: SessionId, renderer: Renderer) -> str:
+        """Switch to a session, and return its last messages, shortened, and its open asks."""
         self._begin(session)
-        for recorded in self._line.feed.read(session_stream(session)):
-            self.tale.take(recorded.event)
-            self.cursor = recorded.seq
+        self.activity, self.cursor = past_activity(self._line.desk, self._line.feed, session)
         view = self.view
         where = "its own workspace" if view.workspace.own else view.workspace.path
-        head = looks.rows(f"{view.name} · session {session} · {view.model} · {where}", "bold")
-        said = [it for it in utterances(self._line.feed, session) if it.end not in (QUEUED, SO_FAR)]
-        cards = (self._card(approval, looks) for approval in self.tale.asks)
-        return "".join([head, *_earlier(said, looks), *cards])
+        head = renderer.rows(f"{view.name} · session {session} · {view.model} · {where}", "bold")
+        recent = recent_utterances(self._line.feed, session, _EARLIER + 1)
+        messages = [message for message in recent if message.end not in (QUEUED, SO_FAR)]
+        cards = (self._card(approval, renderer) for approval in self.activity.asks)
+        return "".join([head, *_earlier(messages, renderer), *cards])
 
-    def look(self) -> SessionView:
-        """Look again how the session stands; one that was deleted stays as it was seen last."""
+    def refresh(self) -> SessionView:
+        """Refresh the session's state; a deleted session keeps its last one."""
         with suppress(NotFound):
             self.view = self._line.desk.view(self.session)
         return self.view
 
-    def hear(self, live: Live, looks: Renderer) -> str:
-        """Take in what is said right now, and return what of it is whole."""
+    def add_live_text(self, live: Live, renderer: Renderer) -> str:
+        """Add live text, and return the blocks that are now complete."""
         if live.kind != "text":
-            self._doing, self._is_again = live.text, live.kind == "again"
+            self._doing, self._is_retrying = live.text, live.kind == "again"
             return ""
-        self._no_more_again()
+        self._end_retry()
         self._streamed.add_live(live.text)
-        return self._whole(looks)
+        return self._whole(renderer)
 
-    def _no_more_again(self) -> None:
-        """Forget what failed and was tried again: it has worked, or not."""
-        if self._is_again:
-            self._doing, self._is_again = "", False
+    def _end_retry(self) -> None:
+        """Forget the retry notice: the retry has succeeded or failed."""
+        if self._is_retrying:
+            self._doing, self._is_retrying = "", False
 
-    def tell(self, event: AnyEvent, looks: Renderer) -> str:
-        """Go on by one event, and return what there is to see of it."""
-        drawn: list[str] = []
+    def apply(self, event: AnyEvent, renderer: Renderer) -> str:
+        """Apply one event, and return what to show for it."""
+        output: list[str] = []
         if isinstance(event, SpeechEvent | TurnEvent | ModelEvent):
-            drawn += self._words(event, looks)
-        told = describe_event(event, self.tale) or describe_change(event, self._who)
-        if told is not None:
-            drawn.append(looks.event_line(told))
-        self.tale.take(event)
+            output += self._spoken(event, renderer)
+        line = describe_event(event, self.activity) or describe_change(event, self._who)
+        if line is not None:
+            output.append(renderer.event_line(line))
+        self.activity.take(event)
         if isinstance(event, ApprovalAsked):
-            drawn.append(self._card(event.approval, looks))
+            output.append(self._card(event.approval, renderer))
         if isinstance(event, TurnEnded) and event.status is not TurnStatus.WAITING:
-            drawn.append(self._changes(looks))
-        return "".join(drawn)
+            output.append(self._changes(renderer))
+        return "".join(output)
 
-    def _words(self, event: SpeechEvent | TurnEvent | ModelEvent, looks: Renderer) -> list[str]:
-        """Return what the event lets see of what is said."""
+    def _spoken(self, event: SpeechEvent | TurnEvent | ModelEvent, renderer: Renderer) -> list[str]:
+        """Return the spoken text that the event makes visible."""
         match event:
             case TextStreamed():
                 self._streamed.logged(event.text)
-                return [self._whole(looks)]
+                return [self._whole(renderer)]
             case AgentSpoke():
-                return [_text(self._streamed.spoke(event.text), looks)]
+                return [_text(self._streamed.spoke(event.text), renderer)]
             case ModelResponded():
-                self._no_more_again()
+                self._end_retry()
                 return []
             case ModelFailed():
-                if self.tale.holds_calls:
+                if self.activity.holds_calls:
                     return []
-                self._no_more_again()
-                return [_text(self._streamed.broke_off(), looks)]
+                self._end_retry()
+                return [_text(self._streamed.broke_off(), renderer)]
             case TurnStarted():
                 self._doing = ""
-                return [self._message(self.tale.queue[message], looks) for message in event.messages if message in self.tale.queue]
+                return [
+                    self._message(self.activity.queue[message], renderer) for message in event.messages if message in self.activity.queue
+                ]
             case TurnEnded():
                 self._doing = ""
-                return [_text(self._streamed.broke_off(), looks)]
+                return [_text(self._streamed.broke_off(), renderer)]
             case ModelRequested() | TurnResumed() | InterruptAsked():
                 return []
             case _:
@@ -206,78 +206,78 @@ class ConversationView:
     # What still changes
 
     def above(self, frame: Frame) -> str:
-        """Return the unfinished end of the agent's text, what is queued, what runs, and how to answer."""
-        looks = Renderer(frame.columns, frame.colour)
+        """Return the unfinished end of the agent's text, the queue, what is running, and how to answer."""
+        renderer = Renderer(frame.columns, frame.colour)
         tail = self._streamed.tail
-        drawn = ""
+        output = ""
         if tail.strip():
-            drawn = looks.markdown(tail) if len(tail) <= _LONG_TAIL else looks.quoted(tail[-_LONG_TAIL:])
-        rows = drawn.splitlines()[-max(frame.rows - _OTHER_ROWS, _FEWEST_ROWS) :]
-        dim = [short(f"queued: {it.text}", frame.columns) for it in self._queued()]
+            output = renderer.markdown(tail) if len(tail) <= _LONG_TAIL else renderer.quoted(tail[-_LONG_TAIL:])
+        rows = output.splitlines()[-max(frame.rows - _OTHER_ROWS, _FEWEST_ROWS) :]
+        dim = [short(f"queued: {message.text}", frame.columns) for message in self._queued()]
         dim += [short("(Up takes the last one back)", frame.columns)] if dim and self.can_take_back() else []
-        dim.append(doing_line(self.tale, self._doing, self._line.clock.elapsed(), frame.columns))
-        rows += [looks.line(row, "dim").rstrip("\n") for row in dim if row]
-        asks = asks_lines(list(self.tale.asks.values()), frame.columns, keys=frame.has_keys)
-        return "\n".join([*rows, *(looks.line(row, "yellow").rstrip("\n") for row in asks)])
+        dim.append(doing_line(self.activity, self._doing, self._line.clock.elapsed(), frame.columns))
+        rows += [renderer.line(row, "dim").rstrip("\n") for row in dim if row]
+        asks = asks_lines(list(self.activity.asks.values()), frame.columns, keys=frame.has_keys)
+        return "\n".join([*rows, *(renderer.line(row, "yellow").rstrip("\n") for row in asks)])
 
     def below(self, frame: Frame) -> str:
         """Return the status line."""
         return status_line(self.view, frame.columns)
 
     def offer(self) -> KeyOffer | None:
-        """Return the keys that answer, where exactly one ask is open."""
-        asks = tuple(self.tale.asks)
+        """Return the keys that answer, if exactly one ask is open."""
+        asks = tuple(self.activity.asks)
         return KeyOffer("".join(KEYS), asks[0]) if len(asks) == 1 else None
 
     def works(self) -> TurnId | None:
-        """Return the turn that the agent is at work on."""
-        return self.tale.turn if self.tale.works else None
+        """Return the turn that the agent is working on."""
+        return self.activity.turn if self.activity.works else None
 
     def can_take_back(self) -> bool:
-        """Tell whether a message of this person still waits."""
+        """Tell whether a message of this person is still queued."""
         return self.last_queued() is not None
 
     def last_queued(self) -> MessageAccepted | None:
-        """Return the last message of this person that still waits."""
-        mine = [it for it in self.tale.queue.values() if it.by == self._who and it.role == "human"]
+        """Return the last message of this person that is still queued."""
+        mine = [message for message in self.activity.queue.values() if message.by == self._who and message.role == "human"]
         return mine[-1] if mine else None
 
     def _queued(self) -> Iterator[MessageAccepted]:
-        # With nothing in its way a message is taken up at once, and showing it here would only flicker.
-        if self.tale.turn is not None or self.tale.exhausted:
-            yield from (it for it in self.tale.queue.values() if it.role == "human")
+        # A message that nothing delays is taken up at once, and showing it here would only flicker.
+        if self.activity.turn is not None or self.activity.exhausted:
+            yield from (message for message in self.activity.queue.values() if message.role == "human")
 
-    def _whole(self, looks: Renderer) -> str:
-        return _text(self._streamed.take(whole_blocks(self._streamed.tail)), looks)
+    def _whole(self, renderer: Renderer) -> str:
+        return _text(self._streamed.take(whole_blocks(self._streamed.tail)), renderer)
 
-    def _message(self, message: MessageAccepted, looks: Renderer) -> str:
+    def _message(self, message: MessageAccepted, renderer: Renderer) -> str:
         if message.role == "human":
-            return looks.said(message.text, "" if message.by == self._who else str(message.by))
-        return looks.rows(f"noted for the agent: {short(message.text, 200)}", "dim")
+            return renderer.said(message.text, "" if message.by == self._who else str(message.by))
+        return renderer.rows(f"noted for the agent: {short(message.text, 200)}", "dim")
 
-    def _card(self, approval: ApprovalId, looks: Renderer) -> str:
-        ask = self.tale.asks.get(approval)
+    def _card(self, approval: ApprovalId, renderer: Renderer) -> str:
+        ask = self.activity.asks.get(approval)
         if ask is None:
             return ""
-        return looks.event_line(EventLine("warn", f"the agent asks ({approval}):")) + looks.card(card_lines(ask))
+        return renderer.event_line(EventLine("warn", f"the agent asks ({approval}):")) + renderer.card(card_lines(ask))
 
-    def _changes(self, looks: Renderer) -> str:
-        words = [change.words(self.tale.workspace) for change in self.tale.changes]
-        return looks.rows(f"files: {', '.join(words)}", "dim") if words else ""
-
-
-def _text(text: str, looks: Renderer) -> str:
-    return f"{looks.markdown(text)}\n" if text.strip() else ""
+    def _changes(self, renderer: Renderer) -> str:
+        words = [change.words(self.activity.workspace) for change in self.activity.changes]
+        return renderer.rows(f"files: {', '.join(words)}", "dim") if words else ""
 
 
-def _earlier(said: list[Utterance], looks: Renderer) -> Iterator[str]:
-    if not said:
-        yield looks.line("write what you want done; /help lists the slash words", "dim")
-    if len(said) > _EARLIER:
-        yield looks.line(f"… {len(said) - _EARLIER} before; /history shows more", "dim")
-    for it in said[-_EARLIER:]:
-        text = it.text if len(it.text) <= _EARLIER_LETTERS else f"{it.text[:_EARLIER_LETTERS]} …[cut]"
-        if it.by:
-            yield looks.said(text, it.by)
+def _text(text: str, renderer: Renderer) -> str:
+    return f"{renderer.markdown(text)}\n" if text.strip() else ""
+
+
+def _earlier(messages: list[Utterance], renderer: Renderer) -> Iterator[str]:
+    if not messages:
+        yield renderer.line("write what you want done; /help lists the slash words", "dim")
+    if len(messages) > _EARLIER:
+        yield renderer.line("… there is more before; /history shows it", "dim")
+    for message in messages[-_EARLIER:]:
+        text = message.text if len(message.text) <= _EARLIER_LETTERS else f"{message.text[:_EARLIER_LETTERS]} …[cut]"
+        if message.by:
+            yield renderer.said(text, message.by)
         else:
-            yield looks.quoted(f"{text} [{it.end}]" if it.end else text, "dim")
+            yield renderer.quoted(f"{text} [{message.end}]" if message.end else text, "dim")

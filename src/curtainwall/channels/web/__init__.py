@@ -1,4 +1,4 @@
-"""The web: sessions and their asks in a browser, drawn here, live by event streams, and usable without scripts."""
+"""The web: sessions and their asks in a browser, rendered here, updated by event streams, and usable without scripts."""
 
 from curtainwall.channels.web.guard import WebAccess
 from curtainwall.channels.web.live.hubs import Hubs

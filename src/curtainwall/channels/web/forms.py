@@ -1,4 +1,4 @@
-"""What a browser sent, read strictly: bounded, one value per name, no files."""
+"""Reads what a browser sends, strictly: bounded, one value per name, no files."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -16,15 +16,15 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class TooBig(Exception):
-    """The body is longer than anything that a form of ours sends."""
+    """The body is longer than any form of ours."""
 
 
 class Misread(Exception):
-    """The body is no form."""
+    """The body is not a valid form."""
 
 
 async def read_body(receive: Receive) -> bytes:
-    """Return the whole body; raise `TooBig` rather than hold more of it."""
+    """Return the whole body; raise `TooBig` instead of holding more of it."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -49,14 +49,14 @@ def read_form(kind: str, body: bytes) -> Mapping[str, str]:
         pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
     except ValueError:
         raise Misread("this is no form in UTF-8, or it has too many fields") from None
-    found = {name: value.replace("\r\n", "\n") for name, value in pairs}
-    if len(found) != len(pairs):
+    fields = {name: value.replace("\r\n", "\n") for name, value in pairs}
+    if len(fields) != len(pairs):
         raise Misread("a field stands twice")
-    return found
+    return fields
 
 
 def choice(kinds: type[E], value: str, what: str) -> E:
-    """Return one of the values there are; raise a refusal that names them."""
+    """Return the enum member of this value; raise a refusal that lists the choices."""
     try:
         return kinds(value)
     except ValueError:
@@ -66,9 +66,9 @@ def choice(kinds: type[E], value: str, what: str) -> E:
 def number(value: str, least: float, most: float, what: str) -> float:
     """Return a finite number within bounds; raise a refusal."""
     try:
-        found = float(value.replace(",", "").replace("_", ""))
+        parsed = float(value.replace(",", "").replace("_", ""))
     except ValueError:
-        found = float("nan")
-    if not least <= found <= most:
+        parsed = float("nan")
+    if not least <= parsed <= most:
         raise CommandRefused(f"{what} is a number from {least:,.10g} to {most:,.10g}")
-    return found
+    return parsed

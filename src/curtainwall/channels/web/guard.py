@@ -1,4 +1,4 @@
-"""The door: Host and Origin, the cookie, the form's own token, and the headers of every answer. Nothing is reached around it."""
+"""The guard before every route: checks Host, Origin, the cookie and the form's token, and sets the headers of every answer."""
 
 import hmac
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ HEADERS: Mapping[str, str] = {
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # A browser that may send no referrer at all says `Origin: null` with our own forms.
+    # With no referrer at all, a browser would send `Origin: null` with our own forms.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-# A link from elsewhere comes without our strict cookie; asked for again from a page of ours, it comes with it.
+# A link from another site comes without our strict cookie; repeated from a page of ours, it comes with it.
 _BOUNCE = (
     "<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content='0'><title>Curtainwall</title><p>One moment …</p>"
 )
@@ -39,7 +39,7 @@ _BOUNCE = (
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who asks: a person by name, whether they are an operator, and what their forms carry."""
+    """Who is asking: a person's name, whether they are an operator, and the token that their forms carry."""
 
     name: str
     is_operator: bool
@@ -49,7 +49,7 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class WebAccess:
-    """Under which names we answer, who the people are, and whether the way here is encrypted."""
+    """The host names we answer to, the people who may enter, and whether connections are encrypted."""
 
     hosts: frozenset[str]
     operators: frozenset[str]
@@ -58,11 +58,11 @@ class WebAccess:
 
     @property
     def cookie(self) -> str:
-        """Return the cookie's name; browsers hold `__Host-` to this very host, and take it over TLS alone."""
+        """The cookie's name; browsers bind `__Host-` cookies to this host and accept them over TLS only."""
         return "__Host-curtainwall" if self.is_secure else "curtainwall"
 
     def knows(self, host: str) -> bool:
-        """Tell whether a Host header names us, on whichever port a tunnel ends."""
+        """Tell whether a Host header names us, on any port, as a tunnel may end on another one."""
         return _name(host) in self.hosts | _LOOPBACK
 
     def may_enter(self, user: str) -> bool:
@@ -71,11 +71,11 @@ class WebAccess:
 
 
 class WebGuard:
-    """Stands before every route. INVARIANT: a request that changes something passed Host, Origin, cookie and token, in this order."""
+    """Checks every request. INVARIANT: a request that changes something passed Host, Origin, cookie and token, in this order."""
 
-    def __init__(self, app: ASGIApp, doors: WebAccess, sign_ins: SignIns) -> None:
+    def __init__(self, app: ASGIApp, access: WebAccess, sign_ins: SignIns) -> None:
         self._app = app
-        self._doors = doors
+        self._access = access
         self._sign_ins = sign_ins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,16 +85,16 @@ class WebGuard:
         if scope["type"] != "http":
             return
         refusal = await self._refusal(scope, receive)
-        await (refusal or self._app)(scope, receive, _with_headers(send, self._doors.is_secure, scope["path"]))
+        await (refusal or self._app)(scope, receive, _with_headers(send, self._access.is_secure, scope["path"]))
 
     async def _refusal(self, scope: Scope, receive: Receive) -> ASGIApp | None:
-        """Return what a request gets in place of a page, or None where it may pass; the form is left in the scope."""
+        """Return the refusal for a request, or None if it may pass; the parsed form is stored in the scope."""
         headers, path, method = Headers(scope=scope), str(scope["path"]), str(scope["method"])
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or not self._doors.knows(hosts[0]):
+        if len(hosts) != 1 or not self._access.knows(hosts[0]):
             return _refused(headers, 421, "this is not the host that you asked for; name it in `web.hosts` if it is")
         changes = method not in _SAFE
-        if changes and not _is_same_origin(headers, hosts[0], self._doors.is_secure):
+        if changes and not _is_same_origin(headers, hosts[0], self._access.is_secure):
             return _refused(headers, 403, "this form does not come from a page of ours")
         visitor = self._visitor(headers)
         scope["visitor"] = visitor
@@ -109,26 +109,26 @@ class WebGuard:
             form = read_form(headers.get("content-type", ""), await read_body(receive))
         except TooBig:
             return _refused(headers, 413, "this is more than a form may hold")
-        except Misread as fault:
-            return _refused(headers, 400, str(fault))
-        told = form.get(CSRF_FIELD, "").encode("utf-8", "surrogatepass")
-        if visitor is not None and not hmac.compare_digest(told, visitor.csrf.encode()):
+        except Misread as error:
+            return _refused(headers, 400, str(error))
+        token = form.get(CSRF_FIELD, "").encode("utf-8", "surrogatepass")
+        if visitor is not None and not hmac.compare_digest(token, visitor.csrf.encode()):
             return _refused(headers, 403, "this form is of another sign-in; load the page again")
         scope["form"] = form
         return None
 
     def _visitor(self, headers: Headers) -> Visitor | None:
-        token = cookies_of(headers).get(self._doors.cookie, "")
-        found = self._sign_ins.find(token)
-        if found is None or not self._doors.may_enter(found.user):
+        token = cookies_of(headers).get(self._access.cookie, "")
+        sign_in = self._sign_ins.find(token)
+        if sign_in is None or not self._access.may_enter(sign_in.user):
             return None
-        return Visitor(found.user, found.user in self._doors.operators, found.csrf, token)
+        return Visitor(sign_in.user, sign_in.user in self._access.operators, sign_in.csrf, token)
 
 
 def cookies_of(headers: Headers) -> Mapping[str, str]:
-    """Return the cookies that a browser sent; a header that cannot be read has none."""
+    """Return the cookies that a browser sent; none if the header is malformed."""
     try:
-        return {name: it.value for name, it in SimpleCookie(headers.get("cookie", "")).items()}
+        return {name: morsel.value for name, morsel in SimpleCookie(headers.get("cookie", "")).items()}
     except CookieError:
         return {}
 
@@ -143,10 +143,10 @@ def _is_same_origin(headers: Headers, host: str, is_secure: bool) -> bool:
     if len(origins) != 1 or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     try:
-        told = urlsplit(origins[0])
+        origin = urlsplit(origins[0])
     except ValueError:
         return False
-    return (told.scheme, told.netloc.lower()) == ("https" if is_secure else "http", host.strip().lower())
+    return (origin.scheme, origin.netloc.lower()) == ("https" if is_secure else "http", host.strip().lower())
 
 
 def _unknown_visitor(scope: Scope, headers: Headers, *, changes: bool) -> ASGIApp:
@@ -155,12 +155,12 @@ def _unknown_visitor(scope: Scope, headers: Headers, *, changes: bool) -> ASGIAp
     if headers.get("sec-fetch-site") == "cross-site":
         return Response(_BOUNCE, 200, media_type="text/html")
     where = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
-    ahead = f"?next={quote(where, safe='')}" if where != "/" and len(where) <= _LONGEST_NEXT else ""
-    return RedirectResponse(f"/sign-in{ahead}", 303)
+    query = f"?next={quote(where, safe='')}" if where != "/" and len(where) <= _LONGEST_NEXT else ""
+    return RedirectResponse(f"/sign-in{query}", 303)
 
 
 def _refused(headers: Headers, status: int, words: str) -> ASGIApp:
-    """Return a refusal: a line of text, or for a page of ours that waits for it the piece that it shows."""
+    """Return a refusal: a line of text, or a piece of HTML for a page of ours that shows it."""
     if headers.get("hx-request") == "true":
         return HTMLResponse(draw("words.html", words=words, tone="bad"), status)
     return PlainTextResponse(f"{words}\n", status)

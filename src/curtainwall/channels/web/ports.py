@@ -1,4 +1,4 @@
-"""What the pages are given besides a channel's ports: lists, rules to try, new sessions, and records."""
+"""What the pages need besides a channel's ports: lists, rules to try, new sessions, and records."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from curtainwall.teams.pairs import Pair, PairFigures
 
 @dataclass(frozen=True, slots=True)
 class CallTrial:
-    """A call that somebody wonders about, and the session that is imagined around it."""
+    """A call to try against the rules, and the session imagined around it."""
 
     tool: str
     arguments: str
@@ -27,7 +27,7 @@ class CallTrial:
 
 @dataclass(frozen=True, slots=True)
 class CallTrialResult:
-    """What the rules say of a call, in words."""
+    """What the rules say about a call, in words."""
 
     effect: str
     reason: str
@@ -40,7 +40,7 @@ class CallTrialResult:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session that somebody wants to begin; without a workspace it gets one of its own."""
+    """A session to start; without a workspace it gets its own."""
 
     name: str = ""
     model: str = ""
@@ -51,7 +51,7 @@ class NewSession:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What model requests of one day used; `estimated` tells that some figure was not measured."""
+    """What one day's model requests used; `estimated` means that some figure was not measured."""
 
     day: str
     tokens_in: int = 0
@@ -63,7 +63,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class HealthFinding:
-    """One thing that was looked at, and whether it is well."""
+    """One health check and its result."""
 
     name: str
     standing: Literal["ok", "warn", "fail"]
@@ -73,7 +73,7 @@ class HealthFinding:
 
 @dataclass(frozen=True, slots=True)
 class TeamSummary:
-    """A team, as the configuration has it; without askers, the rules alone say who may ask."""
+    """A team as configured; without askers, only the rules decide who may ask."""
 
     name: str
     agent: str
@@ -92,51 +92,51 @@ class RuleTrials(Protocol):
         ...
 
     def warnings(self) -> Sequence[str]:
-        """Return what the reader of the rules should know about them."""
+        """Return warnings about the rules for their readers."""
         ...
 
     def tools(self) -> Sequence[str]:
-        """Return the names of the tools there are."""
+        """Return the names of all tools."""
         ...
 
     def try_call(self, trial: CallTrial) -> CallTrialResult:
-        """Return what the rules say of a call, whatever is in it; nothing is run."""
+        """Return what the rules say about a call, whatever it contains; nothing is run."""
         ...
 
 
 class SessionStarter(Protocol):
-    """How sessions begin and go on in this process."""
+    """Starts and continues sessions in this process."""
 
-    async def begin(self, wish: NewSession, by: Who) -> Opened:
-        """Open a session whose agent works here; raise a refusal that says what is wrong with the wish."""
+    async def begin(self, request: NewSession, by: Who) -> Opened:
+        """Open a session whose agent works here; raise a refusal that says what is wrong with the request."""
         ...
 
     def attend(self, session: SessionId) -> None:
-        """Let the session's agent go on here, where nobody else does."""
+        """Let the session's agent continue here, unless another process already runs it."""
         ...
 
     def models(self) -> Sequence[str]:
-        """Return the names of models that could be chosen, the usual one first."""
+        """Return the models to choose from, the default first."""
         ...
 
     def agents(self) -> Sequence[str]:
-        """Return the names of agents that could be chosen, the usual one first."""
+        """Return the agents to choose from, the default first."""
         ...
 
 
 class Records(Protocol):
-    """What was kept, as the web shows it."""
+    """Stored records, as the web shows them."""
 
     def audit(self, session: SessionId, until: str) -> Iterator[Mapping[str, JsonValue]]:
-        """Go back through a session's audit, from its last line that is no later than a time."""
+        """Yield a session's audit backwards, from its last line that is not later than a time."""
         ...
 
     def spending(self, since: Millis) -> Sequence[Spending]:
-        """Return what was used on each day since a time, oldest first; days without use are left out."""
+        """Return the usage of each day since a time, oldest first; days without usage are left out."""
         ...
 
     def health(self) -> Sequence[HealthFinding]:
-        """Return how this house is."""
+        """Return the health checks."""
         ...
 
     def load(self, payload: Payload) -> JsonValue:
@@ -145,18 +145,18 @@ class Records(Protocol):
 
 
 class Jobs(Protocol):
-    """What is done at certain times."""
+    """The scheduled jobs."""
 
     def rows(self) -> Sequence[JobRow]:
-        """Return the jobs: when each is due next, and what became of its last firing."""
+        """Return the jobs: when each is due next, and what happened to its last firing."""
         ...
 
     def firings(self, most: int) -> Sequence[FiringRow]:
-        """Return the last firings, the last first."""
+        """Return the latest firings, newest first."""
         ...
 
     async def run(self, job: str, by: Who) -> SessionId:
-        """Let a job fire now, and its session work here; raise `NotFound`."""
+        """Fire a job now, with its session working here; raise `NotFound`."""
         ...
 
 
@@ -164,7 +164,7 @@ class TeamPairs(Protocol):
     """The teams, and who talks to them."""
 
     def teams(self) -> Sequence[TeamSummary]:
-        """Return the teams of the configuration."""
+        """Return the configured teams."""
         ...
 
     def pairs(self) -> Sequence[PairFigures]:
@@ -172,12 +172,12 @@ class TeamPairs(Protocol):
         ...
 
     def chain(self, pair: Pair) -> Chain | None:
-        """Return a pair's conversation with those that it waits for, where it has talked."""
+        """Return a pair's conversation with those that it waits for, if it has any messages."""
         ...
 
 
 Revoke = Callable[[GrantId, Who], Awaitable[None]]
-"""Takes a standing answer back, in whichever session or project it stands; raises `NotFound`."""
+"""Revokes a standing approval, in whichever session or project it was given; raises `NotFound`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ class WebPorts:
     index: Index
     board: Board
     revoke: Revoke
-    judging: RuleTrials
-    beginnings: SessionStarter
+    trials: RuleTrials
+    starter: SessionStarter
     records: Records
     jobs: Jobs
-    pairing: TeamPairs
+    teams: TeamPairs

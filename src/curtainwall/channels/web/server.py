@@ -1,4 +1,4 @@
-"""The web itself: every page, every form, and the event stream of open pages, behind the guard."""
+"""The web application: every page, every form, and the event stream of open pages, behind the guard."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class EventStream:
-    """Pages that listen."""
+    """The event stream of open pages."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -48,35 +48,35 @@ class EventStream:
         hubs.require_room()
 
         def join(client: StreamClient) -> None:
-            # Nothing is waited for in here, so nothing can happen between looking back and listening.
+            # Nothing is awaited here, so nothing can happen between catching up and subscribing.
             if hub is not None:
                 hub.join(client, cursor)
-            hubs.whole.join(client, topic)
+            hubs.lists.join(client, topic)
 
         def part(client: StreamClient) -> None:
-            hubs.whole.part(client)
+            hubs.lists.part(client)
             if hub is not None:
                 hub.part(client)
 
         def is_welcome() -> bool:
-            return self._site.sign_ins.find(visitor.token) is not None and self._site.doors.may_enter(visitor.name)
+            return self._site.sign_ins.find(visitor.token) is not None and self._site.access.may_enter(visitor.name)
 
         return StreamingResponse(hubs.stream(join, part, is_welcome), media_type="text/event-stream", headers=_HEADERS)
 
     async def _session_hub(self, request: Request) -> SessionHub | None:
-        told = request.query_params.get("session")
-        if told is None:
+        session = request.query_params.get("session")
+        if session is None:
             return None
-        if not (told.isascii() and told.isalnum() and self._site.house.line.feed.head(session_stream(SessionId(told)))):
+        if not (session.isascii() and session.isalnum() and self._site.ports.line.feed.head(session_stream(SessionId(session)))):
             raise NotFound("there is no such session")
-        return await self._site.hubs.session(SessionId(told))
+        return await self._site.hubs.session(SessionId(session))
 
 
 def _cursor(request: Request) -> int:
-    """Return the entry behind which a page goes on: what its browser saw last, else what the page was drawn with."""
-    for told in (request.headers.get("last-event-id", ""), request.query_params.get("after", "")):
-        if told.isascii() and told.isdecimal() and len(told) < len(str(_LARGEST)):
-            return int(told)
+    """Return the log entry after which a page continues: what its browser saw last, or what the page was rendered with."""
+    for value in (request.headers.get("last-event-id", ""), request.query_params.get("after", "")):
+        if value.isascii() and value.isdecimal() and len(value) < len(str(_LARGEST)):
+            return int(value)
     return 0
 
 
@@ -84,12 +84,12 @@ _STATIC = Path(__file__).with_name("static")
 _NOT_FOUND = 404
 
 
-def web_app(house: WebPorts, hubs: Hubs, doors: WebAccess, sign_ins: SignIns, tokens: Tokens) -> ASGIApp:
-    """Return the whole web behind its door."""
-    site = Site(house, hubs, doors, sign_ins)
+def web_app(ports: WebPorts, hubs: Hubs, access: WebAccess, sign_ins: SignIns, tokens: Tokens) -> ASGIApp:
+    """Return the whole application behind its guard."""
+    site = Site(ports, hubs, access, sign_ins)
     routes: list[BaseRoute] = [Mount("/static", StaticFiles(directory=_STATIC)), *pages(site, tokens)]
 
-    async def elsewhere(request: Request, error: Exception) -> Response:
+    async def not_found(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         words = "there is no such page" if error.status_code == _NOT_FOUND else f"this cannot be done here ({error.status_code})"
         answer = site.refused(request, NotFound(words) if error.status_code == _NOT_FOUND else CommandRefused(words))
@@ -97,7 +97,7 @@ def web_app(house: WebPorts, hubs: Hubs, doors: WebAccess, sign_ins: SignIns, to
         answer.headers.update(error.headers or {})
         return answer
 
-    return WebGuard(Starlette(routes=routes, exception_handlers={HTTPException: elsewhere}), doors, sign_ins)
+    return WebGuard(Starlette(routes=routes, exception_handlers={HTTPException: not_found}), access, sign_ins)
 
 
 def pages(site: Site, tokens: Tokens) -> list[Route]:

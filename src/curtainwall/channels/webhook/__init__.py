@@ -1,4 +1,4 @@
-"""Deliveries from other systems: signed, bounded, once each, and never more than data to an agent."""
+"""Deliveries from other systems: signed, limited in size and rate, each taken once, and only ever data to an agent."""
 
 from curtainwall.channels.webhook.endpoint import CHANNEL, Deliveries, Delivery, DeliveryStatus, Webhook, WebhookEndpoint
 from curtainwall.channels.webhook.proofs import DeliveryRefused, Proof

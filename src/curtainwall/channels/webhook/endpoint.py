@@ -1,4 +1,4 @@
-"""The endpoints: a delivery is checked, becomes a session once, and can be asked about by whoever delivered it."""
+"""The endpoints: a delivery is checked and becomes one session, and its sender can ask for the outcome."""
 
 import asyncio
 import hmac
@@ -24,12 +24,12 @@ _SOON: Final = {"retry-after": "5"}
 _MINUTE: Final = 60.0
 
 Report = Callable[[str], None]
-"""Tells whoever reads the logs what they should know."""
+"""Writes a line to the service's log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """One endpoint: who may deliver to it, what the agent is told, and how much it takes."""
+    """One endpoint: who may deliver to it, the prompt for the agent, and its limits."""
 
     name: str
     proof: Proof
@@ -38,12 +38,12 @@ class Webhook:
     patience: float = 10.0
     per_minute: int = 60
     is_text: bool = False
-    """Whether a body is text as it is, instead of JSON."""
+    """Whether the body is plain text instead of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What came in, as it becomes a session: the user's words, and the data beside them."""
+    """A delivery as it becomes a session: the user's prompt, and the data beside it."""
 
     hook: str
     key: str
@@ -53,31 +53,31 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStatus:
-    """How far a delivery has come, and what the agent said in the end."""
+    """How far a delivery has come, and the agent's final text."""
 
     status: Literal["working", "waiting", "done", "failed", "interrupted"]
     text: str
 
 
 class Deliveries(Protocol):
-    """What a delivery does to the house."""
+    """What the endpoints need from the runtime."""
 
     async def take(self, delivery: Delivery) -> SessionId:
-        """Let a session begin with it; the same delivery twice is one session. Raise `NotFound` where that one was deleted."""
+        """Start a session with a delivery; the same delivery twice is one session. Raise `NotFound` if that session was deleted."""
         ...
 
     def outcome(self, hook: str, session: SessionId) -> DeliveryStatus:
-        """Return how far a session of this hook's has come; raise `NotFound`."""
+        """Return how far a session of this hook has come; raise `NotFound`."""
         ...
 
     def ticket(self, hook: str, session: SessionId) -> str:
-        """Return what only whoever delivered can know, to ask for the outcome with."""
+        """Return a secret that only the sender can know; it authorises asking for the outcome."""
         ...
 
 
 @dataclass(slots=True)
 class WebhookEndpoint:
-    """All hooks behind one door."""
+    """All webhooks behind one application."""
 
     hooks: Mapping[str, Webhook]
     deliveries: Deliveries
@@ -91,7 +91,7 @@ class WebhookEndpoint:
         return Starlette(
             routes=[
                 Path("/hooks/{hook}", self._deliver, methods=["POST"]),
-                Path("/hooks/{hook}/{session}/{ticket}", self._ask, methods=["GET"]),
+                Path("/hooks/{hook}/{session}/{ticket}", self._poll, methods=["GET"]),
             ],
             exception_handlers={HTTPException: _no_such_endpoint},
         )
@@ -104,21 +104,21 @@ class WebhookEndpoint:
             self._count(hook)
             session = await self.deliveries.take(self._delivery(hook, key, body))
         except DeliveryRefused as refusal:
-            self._tell(request.path_params["hook"], refusal)
+            self._report_refusal(request.path_params["hook"], refusal)
             return _json_response(refusal.status, {"error": str(refusal)})
-        except NotFound as fault:
-            return _json_response(410, {"error": str(fault)})
+        except NotFound as error:
+            return _json_response(410, {"error": str(error)})
         except Undecided as waits:
             self.report(f"webhook `{request.path_params['hook']}`: a delivery has to be made again: {waits}")
             return _json_response(503, {"error": "the session of this delivery is in use and does not answer; deliver it again"}, _SOON)
-        except TryLater as fault:
-            return _json_response(503, {"error": str(fault)}, _SOON)
-        except CurtainwallError as fault:
-            return _json_response(500, {"error": str(fault)})
+        except TryLater as error:
+            return _json_response(503, {"error": str(error)}, _SOON)
+        except CurtainwallError as error:
+            return _json_response(500, {"error": str(error)})
         ticket = self.deliveries.ticket(hook.name, session)
         return _json_response(202, {"session": session, "status": "accepted", "poll": f"/hooks/{hook.name}/{session}/{ticket}"})
 
-    async def _ask(self, request: Request) -> Response:
+    async def _poll(self, request: Request) -> Response:
         hook, session = request.path_params["hook"], SessionId(request.path_params["session"])
         try:
             if not hmac.compare_digest(request.path_params["ticket"].encode(), self.deliveries.ticket(hook, session).encode()):
@@ -135,7 +135,7 @@ class WebhookEndpoint:
         return hook
 
     def _count(self, hook: Webhook) -> None:
-        """Refuse what comes more often than it may; only deliveries of whoever knows the secret count."""
+        """Refuse deliveries over the rate limit; only deliveries with a valid proof count."""
         recent, now = self._recent.setdefault(hook.name, deque()), self.clock.elapsed() / 1000
         while recent and recent[0] <= now - _MINUTE:
             recent.popleft()
@@ -143,8 +143,8 @@ class WebhookEndpoint:
             raise DeliveryRefused(429, f"more than {hook.per_minute} deliveries in a minute")
         recent.append(now)
 
-    def _tell(self, hook: str, refusal: DeliveryRefused) -> None:
-        """Tell our side as well, where a secret or a field may be misspelled; each kind once a minute, since strangers can be refused."""
+    def _report_refusal(self, hook: str, refusal: DeliveryRefused) -> None:
+        """Log a refusal too, since a secret or field may be misspelled; each kind once a minute, because strangers can cause them."""
         kind, now = (hook, refusal.status), self.clock.elapsed() / 1000
         if hook in self.hooks and (kind not in self._refused or now - self._refused[kind] >= _MINUTE):
             self._refused[kind] = now
@@ -153,18 +153,18 @@ class WebhookEndpoint:
     def _delivery(self, hook: Webhook, key: str, body: bytes) -> Delivery:
         try:
             payload: JsonValue = read_payload(body, is_text=hook.is_text)
-        except ValueError as fault:
+        except ValueError as error:
             what = "it must be text in UTF-8" if hook.is_text else 'send JSON in UTF-8, or let the webhook take text (`body = "text"`)'
-            raise DeliveryRefused(400, f"the body cannot be read: {_first_line(fault)}; {what}") from None
+            raise DeliveryRefused(400, f"the body cannot be read: {_first_line(error)}; {what}") from None
         try:
             prompt = prompt_of(hook.prompt, payload)
-        except MissingField as fault:
-            raise DeliveryRefused(422, f'{fault}; `{{{{ name or "text" }}}}` in the prompt says what stands there instead') from None
+        except MissingField as error:
+            raise DeliveryRefused(422, f'{error}; `{{{{ name or "text" }}}}` in the prompt says what stands there instead') from None
         return Delivery(hook.name, key, prompt, data_of(hook.name, payload))
 
 
 async def _body(request: Request, hook: Webhook) -> bytes:
-    """Read a body that is neither too long nor too slow."""
+    """Read the body within the limits of size and time."""
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > hook.most_bytes:
         raise DeliveryRefused(413, f"the body is longer than {hook.most_bytes} bytes")
@@ -184,18 +184,18 @@ async def _body(request: Request, hook: Webhook) -> bytes:
     return body
 
 
-def _no_such_endpoint(_request: Request, fault: Exception) -> Response:
-    """Answer a request that leads to no endpoint in the shape in which all others are answered."""
-    assert isinstance(fault, HTTPException)
-    is_known = fault.status_code == HTTPStatus.METHOD_NOT_ALLOWED
+def _no_such_endpoint(_request: Request, error: Exception) -> Response:
+    """Answer a request to an unknown endpoint in the same shape as all other answers."""
+    assert isinstance(error, HTTPException)
+    is_known = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
     return _json_response(
-        fault.status_code, {"error": "deliver with POST, ask with GET" if is_known else "there is nothing here"}, fault.headers
+        error.status_code, {"error": "deliver with POST, ask with GET" if is_known else "there is nothing here"}, error.headers
     )
 
 
-def _json_response(status: int, words: dict[str, str], headers: Mapping[str, str] | None = None) -> Response:
-    return JSONResponse(words, status, {"cache-control": "no-store", "connection": "close", **(headers or {})})
+def _json_response(status: int, content: dict[str, str], headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse(content, status, {"cache-control": "no-store", "connection": "close", **(headers or {})})
 
 
-def _first_line(fault: ValueError) -> str:
-    return str(fault).partition("\n")[0][:200]
+def _first_line(error: ValueError) -> str:
+    return str(error).partition("\n")[0][:200]

@@ -1,4 +1,4 @@
-"""Who may deliver: what proves that a delivery comes from whoever knows the secret, and what makes it the same delivery again."""
+"""Proofs: how a delivery shows that its sender knows the secret, and which key identifies a repeated delivery."""
 
 import hashlib
 import hmac
@@ -12,7 +12,7 @@ _LONGEST_KEY: Final = 200
 
 
 class DeliveryRefused(Exception):
-    """A delivery is not taken: the status that its sender is told, and why."""
+    """A delivery was refused: the HTTP status for its sender, and the reason."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -23,8 +23,8 @@ class DeliveryRefused(Exception):
 class Proof:
     """How a sender proves itself.
 
-    `hmac` signs the body, and where a header with the time is named, `TIME.BODY`; then a delivery that is older than `tolerance` seconds is
-    refused. `token` is the secret itself, in a header.
+    `hmac` signs the body, or `TIME.BODY` if a header with the time is configured; then a delivery older than `tolerance` seconds is
+    refused. `token` sends the secret itself in a header.
     """
 
     scheme: Literal["hmac", "token"]
@@ -36,41 +36,41 @@ class Proof:
     tolerance: int = 300
 
     def checked(self, headers: Mapping[str, str], body: bytes, now: Millis) -> str:
-        """Return the key of a delivery: the same for the same delivery, and never one that the sender has not signed; raise `Refused`.
+        """Return the key of a delivery: the same if it is repeated, and derived only from what the sender signed; raise `DeliveryRefused`.
 
         Headers are looked up in lower case.
         """
-        told = headers.get(self.header.lower(), "")
-        if not told:
+        proof = headers.get(self.header.lower(), "")
+        if not proof:
             raise DeliveryRefused(401, f"the header `{self.header}` is missing")
         if self.scheme == "token":
-            if not _is_same(told, f"{self.prefix}{self.secret}"):
+            if not _is_same(proof, f"{self.prefix}{self.secret}"):
                 raise DeliveryRefused(401, "the token is wrong")
-            return self._named(headers) or hashlib.sha256(body).hexdigest()
+            return self._sender_key(headers) or hashlib.sha256(body).hexdigest()
         signed = self._signed(headers, body, now)
-        wanted = hmac.new(self.secret.encode(), signed, hashlib.sha256).hexdigest()
-        if not _is_same(told, f"{self.prefix}{wanted}"):
+        expected = hmac.new(self.secret.encode(), signed, hashlib.sha256).hexdigest()
+        if not _is_same(proof, f"{self.prefix}{expected}"):
             raise DeliveryRefused(401, "the signature is wrong")
-        # A header that is not signed could be exchanged, and the same body be delivered once more under another name.
+        # An unsigned header could be replaced, and the same body delivered again under another key.
         return hashlib.sha256(signed).hexdigest()
 
     def _signed(self, headers: Mapping[str, str], body: bytes, now: Millis) -> bytes:
         if not self.time_header:
             return body
-        told = headers.get(self.time_header.lower(), "")
-        if not told.isdecimal() or not told.isascii() or len(told) > 12:
+        sent_at = headers.get(self.time_header.lower(), "")
+        if not sent_at.isdecimal() or not sent_at.isascii() or len(sent_at) > 12:
             raise DeliveryRefused(401, f"the header `{self.time_header}` must hold the time in seconds")
-        if abs(now // 1000 - int(told)) > self.tolerance:
+        if abs(now // 1000 - int(sent_at)) > self.tolerance:
             raise DeliveryRefused(401, f"the delivery is older or newer than {self.tolerance} s; send it again, signed anew")
-        return told.encode() + b"." + body
+        return sent_at.encode() + b"." + body
 
-    def _named(self, headers: Mapping[str, str]) -> str:
-        told = headers.get(self.key_header.lower(), "") if self.key_header else ""
-        if len(told) > _LONGEST_KEY:
+    def _sender_key(self, headers: Mapping[str, str]) -> str:
+        key = headers.get(self.key_header.lower(), "") if self.key_header else ""
+        if len(key) > _LONGEST_KEY:
             raise DeliveryRefused(400, f"the header `{self.key_header}` is longer than {_LONGEST_KEY} characters")
-        # A name of the sender's never looks like a digest of ours.
-        return f"named:{hashlib.sha256(told.encode()).hexdigest()}" if told else ""
+        # A key chosen by the sender can never look like one of our digests.
+        return f"named:{hashlib.sha256(key.encode()).hexdigest()}" if key else ""
 
 
-def _is_same(told: str, wanted: str) -> bool:
-    return hmac.compare_digest(told.encode("utf-8", "replace"), wanted.encode())
+def _is_same(received: str, expected: str) -> bool:
+    return hmac.compare_digest(received.encode("utf-8", "replace"), expected.encode())

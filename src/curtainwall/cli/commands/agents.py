@@ -1,4 +1,4 @@
-"""`curtainwall agents`: which agents there are, what each lacks, and the images that those in containers run in."""
+"""`curtainwall agents`: list the agents and what each lacks, and build container images."""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,17 +26,17 @@ _LONGEST_LINE = 160
 @app.command("list")
 def list_agents(output: OutputOption = Output.TEXT) -> None:
     """List the agents: the version that each image holds, whether that is built, and what is in the way of running it."""
-    found = asyncio.run(_standings())
+    statuses = asyncio.run(_statuses())
     if output is Output.JSON:
-        show_json([_as_json(each) for each in found])
+        show_json([_as_json(status) for status in statuses])
         return
-    rows = [(each.name, each.version or "-", _image_word(each), "yes" if each.is_runnable else "no") for each in found]
+    rows = [(status.name, status.version or "-", _image_word(status), "yes" if status.is_runnable else "no") for status in statuses]
     show(columns(("agent", "version", "image", "can run"), rows))
-    # Several agents often lack the same thing; it is told once.
-    lacks = dict.fromkeys(why for each in found for why in each.lacks)
-    told = [f"{', '.join(each.name for each in found if why in each.lacks)}: {inert(why)}" for why in lacks]
-    if told:
-        show("\n".join(["", *told]))
+    # Several agents often lack the same thing; show it once.
+    lacks = dict.fromkeys(why for status in statuses for why in status.lacks)
+    lines = [f"{', '.join(status.name for status in statuses if why in status.lacks)}: {inert(why)}" for why in lacks]
+    if lines:
+        show("\n".join(["", *lines]))
 
 
 @app.command()
@@ -54,14 +54,14 @@ def build(
         show(f"{agent}: {image} {'is built' if is_new else 'was there already'}")
 
 
-async def _standings() -> Sequence[AgentStatus]:
+async def _statuses() -> Sequence[AgentStatus]:
     config, engine = load_setup().config, Engine()
     try:
-        ours = AgentStatus(BUILTIN, "", "", built=False)
+        builtin = AgentStatus(BUILTIN, "", "", built=False)
         adapters = adapters_of(config)
         keys = {name: await _keys_of(config, name) for name in adapters.names}
-        standings = await AgentImages(config, engine).standings(adapters, keys)
-        return [ours, await _local(config), *standings]
+        contained = await AgentImages(config, engine).standings(adapters, keys)
+        return [builtin, await _local(config), *contained]
     finally:
         await engine.close()
 
@@ -71,8 +71,8 @@ def _given(config: Config, agent: str) -> dict[str, Access]:
 
 
 async def _keys_of(config: Config, agent: str) -> frozenset[str]:
-    given = _given(config, agent)
-    return frozenset(given.keys() - await missing_keys(given))
+    access_by_provider = _given(config, agent)
+    return frozenset(access_by_provider.keys() - await missing_keys(access_by_provider))
 
 
 async def _local(config: Config) -> AgentStatus:
@@ -97,18 +97,18 @@ async def _build(name: str | None, network: str | None) -> list[tuple[str, str, 
     return built
 
 
-def _image_word(standing: AgentStatus) -> str:
-    if standing.name in (BUILTIN, LOCAL):
+def _image_word(status: AgentStatus) -> str:
+    if status.name in (BUILTIN, LOCAL):
         return "needs none"
-    return "built" if standing.built else "not built" if standing.image else "none"
+    return "built" if status.built else "not built" if status.image else "none"
 
 
-def _as_json(standing: AgentStatus) -> dict[str, object]:
+def _as_json(status: AgentStatus) -> dict[str, object]:
     return {
-        "name": standing.name,
-        "version": standing.version,
-        "image": standing.image,
-        "built": standing.built,
-        "runnable": standing.is_runnable,
-        "why": standing.why,
+        "name": status.name,
+        "version": status.version,
+        "image": status.image,
+        "built": status.built,
+        "runnable": status.is_runnable,
+        "why": status.why,
     }

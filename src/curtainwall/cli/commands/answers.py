@@ -1,4 +1,4 @@
-"""`curtainwall approve` and `deny`: a human's answer to an ask, and to those that are identical with it."""
+"""`curtainwall approve` and `deny`: a human's answer to an ask and to identical ones."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.channels.asks.answers import Key, answer_each
+from curtainwall.channels.asks.answerers import Key
+from curtainwall.channels.asks.answers import answer_each
 from curtainwall.cli.asks import IdArgument, SessionOption, answered_with, covers_json, key_of, open_joined, settled_words
 from curtainwall.cli.screen import Output, OutputOption, note, show, show_json
 from curtainwall.compose.sessions import load_terms, open_sessions
@@ -60,7 +61,7 @@ def deny(
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """An answer as somebody wrote it."""
+    """An answer as given on the command line."""
 
     approval: str
     session: str | None
@@ -71,8 +72,8 @@ class _Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Together:
-    """What came of one answer: the asks that it was for, those that it did not settle, and the grants that stand since."""
+class _Outcome:
+    """The outcome of one answer: the asks that it was for, those that it did not settle, and the new grants."""
 
     asks: tuple[Key, ...]
     refused: Mapping[Key, CurtainwallError]
@@ -85,78 +86,78 @@ class _Together:
         return tuple(key for key in self.asks if key not in self.refused)
 
     def grant_of(self, session: SessionId) -> GrantId | None:
-        """Return the grant that answers in a session from now on."""
-        here = (row for row in self.grants if row.grant.scope is GrantScope.PROJECT or row.stream == session_stream(session))
-        return next((row.grant.id for row in here), None)
+        """Return the new grant that applies in a session."""
+        rows = (row for row in self.grants if row.grant.scope is GrantScope.PROJECT or row.stream == session_stream(session))
+        return next((row.grant.id for row in rows), None)
 
 
-def _settle(said: _Answer, output: Output) -> int:
+def _settle(answer: _Answer, output: Output) -> int:
     home = find_home()
     with open_store(home) as store:
-        row = find_approval(store.index, said.approval, said.session)
+        row = find_approval(store.index, answer.approval, answer.session)
         if row.settled is not None:
             raise AlreadyAnswered(settled_words(row))
-        others = () if said.only else answered_with(row, open_joined(store))[:-1]
-    scope = scope_of_answer(said.scope, row.covers)
-    command = AnswerApproval(by=local_user(), approval=row.approval, granted=said.granted, scope=scope, reason=said.reason)
-    told = asyncio.run(_answer_together(home, (key_of(row), *others), command, row.covers))
-    for (session, approval), why in told.refused.items():
-        if len(told.asks) > 1:
+        others = () if answer.only else answered_with(row, open_joined(store))[:-1]
+    scope = scope_of_answer(answer.scope, row.covers)
+    command = AnswerApproval(by=local_user(), approval=row.approval, granted=answer.granted, scope=scope, reason=answer.reason)
+    outcome = asyncio.run(_answer_together(home, (key_of(row), *others), command, row.covers))
+    for (session, approval), why in outcome.refused.items():
+        if len(outcome.asks) > 1:
             note(f"not settled by this: {approval} in session {session}: {inert(str(why))}")
-    if not told.settled:
-        raise told.refused[key_of(row)]
+    if not outcome.settled:
+        raise outcome.refused[key_of(row)]
     if output is Output.JSON:
-        show_json(_answer_json(row, command, told))
+        show_json(_answer_json(row, command, outcome))
     else:
-        _show(row, command, told)
-    if not told.is_running:
-        # A process that only waits holds nothing, so whether there is one cannot be seen from here.
-        which = row.session if len(told.settled) == 1 else "SESSION"
-        note(f"where the session is not open anywhere, `curtainwall start --resume {which}` goes on")
-    # One that somebody else has settled meanwhile is settled as well, unless it is the one that was named.
-    return 1 if any(key == key_of(row) or not isinstance(why, AlreadyAnswered) for key, why in told.refused.items()) else 0
+        _show(row, command, outcome)
+    if not outcome.is_running:
+        # A process that only waits holds no lease, so we cannot see whether there is one.
+        session_argument = row.session if len(outcome.settled) == 1 else "SESSION"
+        note(f"where the session is not open anywhere, `curtainwall start --resume {session_argument}` goes on")
+    # An ask that somebody else has settled in the meantime counts as settled, unless it is the one that was named.
+    return 1 if any(key == key_of(row) or not isinstance(why, AlreadyAnswered) for key, why in outcome.refused.items()) else 0
 
 
-async def _answer_together(home: Home, asks: tuple[Key, ...], command: AnswerApproval, covers: Sequence[Cover]) -> _Together:
-    """Give one answer to several asks that cover the same."""
+async def _answer_together(home: Home, asks: tuple[Key, ...], command: AnswerApproval, covers: Sequence[Cover]) -> _Outcome:
+    """Give one answer to several asks that cover the same thing."""
     async with open_sessions(home, cache(load_terms)) as sessions:
         index = sessions.store.index
-        before = {found.grant.id for found in index.grants()}
+        before = {row.grant.id for row in index.grants()}
         is_running = any(sessions.store.leases.owner(session_stream(session)) is not None for session, _ in asks)
 
         async def send(session: SessionId, answer: AnswerApproval) -> int:
-            return await sessions.house.send(session, answer)
+            return await sessions.registry.send(session, answer)
 
         refused = await answer_each(send, asks, command)
-        new = tuple(found for found in index.grants() if found.grant.id not in before and found.grant.covers == covers)
-        return _Together(asks, refused, new, is_running)
+        new = tuple(row for row in index.grants() if row.grant.id not in before and row.grant.covers == covers)
+        return _Outcome(asks, refused, new, is_running)
 
 
-def _show(row: ApprovalRow, command: AnswerApproval, told: _Together) -> None:
+def _show(row: ApprovalRow, command: AnswerApproval, outcome: _Outcome) -> None:
     if command.granted:
-        grants = [str(found.grant.id) for found in told.grants]
-        which = f"grant {grants[0]}; `curtainwall grants revoke {grants[0]}` takes it back" if len(grants) == 1 else ""
-        which = which or f"grants {', '.join(grants)}; `curtainwall grants revoke ID` takes one back"
-        how_far = f"for the {command.scope.value} ({which})" if grants else "once"
+        grants = [str(grant_row.grant.id) for grant_row in outcome.grants]
+        revocation = f"grant {grants[0]}; `curtainwall grants revoke {grants[0]}` takes it back" if len(grants) == 1 else ""
+        revocation = revocation or f"grants {', '.join(grants)}; `curtainwall grants revoke ID` takes one back"
+        how_far = f"for the {command.scope.value} ({revocation})" if grants else "once"
         show(f"granted {how_far}: {inert(row.tool)}")
         show("\n".join(f"  {cover.role} {inert(in_order(cover.value))}  [{', '.join(cover.rules)}]" for cover in row.covers))
     else:
         show(f"denied: {inert(row.tool)}")
-    if len(told.asks) > 1:
-        show(f"this answered {len(told.settled)} identical asks:")
-        show("\n".join(f"  {approval}  session {session}" for session, approval in told.settled))
+    if len(outcome.asks) > 1:
+        show(f"this answered {len(outcome.settled)} identical asks:")
+        show("\n".join(f"  {approval}  session {session}" for session, approval in outcome.settled))
 
 
-def _answer_json(row: ApprovalRow, command: AnswerApproval, told: _Together) -> dict[str, object]:
+def _answer_json(row: ApprovalRow, command: AnswerApproval, outcome: _Outcome) -> dict[str, object]:
     return {
         "approval": row.approval,
         "session": row.session,
-        "status": "not settled" if key_of(row) in told.refused else "granted" if command.granted else "denied",
+        "status": "not settled" if key_of(row) in outcome.refused else "granted" if command.granted else "denied",
         "by": str(command.by),
         "scope": command.scope.value if command.granted else None,
-        "grant": told.grant_of(row.session),
+        "grant": outcome.grant_of(row.session),
         "reason": command.reason,
         "covers": covers_json(row),
-        "identical": [{"id": ask, "session": of, "grant": told.grant_of(of)} for of, ask in told.settled if (of, ask) != key_of(row)],
-        "unsettled": [{"id": ask, "session": of, "why": str(why)} for (of, ask), why in told.refused.items()],
+        "identical": [{"id": ask, "session": of, "grant": outcome.grant_of(of)} for of, ask in outcome.settled if (of, ask) != key_of(row)],
+        "unsettled": [{"id": ask, "session": of, "why": str(why)} for (of, ask), why in outcome.refused.items()],
     }

@@ -1,4 +1,4 @@
-"""`curtainwall approvals`: what waits for a human, and what was answered."""
+"""`curtainwall approvals`: list and show the asks that wait for a human, and settled ones."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.channels.asks.answers import Key
-from curtainwall.channels.asks.board import MayAnswer, answerer_words, answerers
+from curtainwall.channels.asks.answerers import Key, MayAnswer, answerer_words, answerers
 from curtainwall.channels.asks.cards import CardLine, whole_card
 from curtainwall.channels.places import origin_of
 from curtainwall.cli.asks import IdArgument, SessionOption, answered_with, card, card_text, covers_json, key_of, open_joined, settled_words
-from curtainwall.cli.read_only import open_to_look
+from curtainwall.cli.read_only import open_for_reading
 from curtainwall.cli.screen import Output, OutputOption, hanging, note, paint, show, show_json, timestamp
 from curtainwall.compose.approvals import served_operators
 from curtainwall.compose.store import open_store
@@ -53,7 +52,7 @@ def list_approvals(
 
     As JSON each ask is a row of its own, and `identical` names the older ones that an answer to it answers as well.
     """
-    with open_to_look(find_home()) as store:
+    with open_for_reading(find_home()) as store:
         only = find_session(store.index, session).session if session else None
         query = ApprovalQuery(session=only, open_only=not everything, limit=limit or (_MOST_EVER if everything else None))
         rows = store.index.approvals(query)
@@ -72,14 +71,14 @@ def list_approvals(
         )
         return
     for row in rows:
-        every = joined.get(key_of(row), ())
-        if only is None and every and every[-1] != key_of(row):
+        identical = joined.get(key_of(row), ())
+        if only is None and identical and identical[-1] != key_of(row):
             continue
-        alike = answered_with(row, joined)
+        answered = answered_with(row, joined)
         state = row.status if row.settled is None else f"{row.status} by {row.settled_by} at {when(row.settled)}"
         until = f", until {when(row.deadline)}" if row.deadline and row.settled is None else ""
         tag = f"  [{inert(origins[row.session])}]" if origins[row.session] else ""
-        times = f", {len(alike)} times" if len(alike) > 1 else ""
+        times = f", {len(answered)} times" if len(answered) > 1 else ""
         about = f"{inert(state)}  session {row.session}{tag}  asked {when(row.asked)}{times}{until}"
         show(f"{paint(row.approval, 'bold')}  {hanging(about, len(row.approval) + 2)}")
         show(card(row.shown, 2))
@@ -87,11 +86,11 @@ def list_approvals(
             show(f"  `curtainwall approvals show {row.approval}` shows all of it")
         if words := may.words(row):
             show(f"  {hanging(words, 2)}")
-        if len(alike) > 1:
-            others = [f"{ask} in session {of}" for of, ask in alike[:-1]]
+        if len(answered) > 1:
+            others = [f"{ask} in session {of}" for of, ask in answered[:-1]]
             more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
             show(f"  the same was asked before by {', '.join(others[:_MOST_NAMED])}{more}")
-            show(f"  `curtainwall approve {row.approval}` and `deny {row.approval}` answer these {len(alike)}, and with --only this one")
+            show(f"  `curtainwall approve {row.approval}` and `deny {row.approval}` answer these {len(answered)}, and with --only this one")
     if not rows:
         note("nothing waits for an answer" if not everything else "nothing was ever asked")
 
@@ -101,15 +100,17 @@ def show_approval(approval: IdArgument, session: SessionOption = None, output: O
     """Show an ask: exactly what its answer is about and, while it is open, in full whatever that leaves out."""
     with open_store(find_home()) as store:
         row = find_approval(store.index, approval, session)
-        told = SessionActivity()
+        activity = SessionActivity()
         for entry in store.log.read(session_stream(row.session)):
-            told.take(lift(entry))
+            activity.take(lift(entry))
         may = _may_answer(store.index)
         origin, joined = origin_of(store.index.routes_to(row.session)), open_joined(store)
-    ask = told.asks.get(row.approval)
+    ask = activity.asks.get(row.approval)
     if output is Output.JSON:
-        whole = "\n".join(line.text for line in whole_card(ask)) if ask else row.shown
-        show_json({**_as_json(row), "origin": origin, "identical": _others(row, joined), "may_answer": may.as_json(row), "whole": whole})
+        full_text = "\n".join(line.text for line in whole_card(ask)) if ask else row.shown
+        show_json(
+            {**_as_json(row), "origin": origin, "identical": _others(row, joined), "may_answer": may.as_json(row), "whole": full_text}
+        )
         return
     show(card_text(line.text for line in whole_card(ask)) if ask else card(row.shown))
     if words := may.words(row):
@@ -120,17 +121,17 @@ def show_approval(approval: IdArgument, session: SessionOption = None, output: O
 
 @dataclass(frozen=True, slots=True)
 class _MayAnswer:
-    """Who may answer open asks; nobody knows where the configuration cannot be read."""
+    """Who may answer open asks; unknown if the configuration cannot be read."""
 
     own: str
     of: Callable[[Key], MayAnswer] | None
 
     def words(self, row: ApprovalRow) -> str:
-        """Return it for people, where there is something to say."""
+        """Return a description for people; empty if there is nothing to say."""
         return "" if self.of is None or row.settled is not None else answerer_words(self.of(key_of(row)), self.own)
 
     def as_json(self, row: ApprovalRow) -> dict[str, list[str]] | None:
-        """Return it for programs: the names by their channel; of a settled one, none."""
+        """Return the names by channel for programs; empty for a settled ask."""
         if row.settled is not None:
             return {}
         return None if self.of is None else {"local": [self.own], **{name: list(people) for name, people in self.of(key_of(row)).items()}}

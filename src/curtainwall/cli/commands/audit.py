@@ -1,4 +1,4 @@
-"""`curtainwall audit`: whether the log is what we wrote, heads to keep elsewhere, and a session's verdicts as they come."""
+"""`curtainwall audit`: verify, repair and follow the log, and print its heads to keep elsewhere."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from curtainwall.channels.plain import counted
-from curtainwall.cli.read_only import open_to_look
+from curtainwall.cli.read_only import open_for_reading
 from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, json_line, note, show, show_json
 from curtainwall.compose.store import open_store
 from curtainwall.host.files.tail import has_reader, last_lines, lines_as_they_come
@@ -55,7 +55,7 @@ def _store(*, only_look: bool = True) -> Generator[SqliteStore]:
     home = find_home()
     if not home.database.exists():
         raise NotFound(f"there is no log in `{home.root}` yet; it begins with the first session")
-    with open_to_look(home, only_if_whole=False) if only_look else open_store(home) as store:
+    with open_for_reading(home, only_if_whole=False) if only_look else open_store(home) as store:
         assert isinstance(store, SqliteStore)
         yield store
 
@@ -67,11 +67,11 @@ def verify(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Check every entry of the log and every line of `audit.jsonl`; name the first that is wrong."""
-    kept = _heads_in(against) if against else ()
+    heads = _heads_in(against) if against else ()
     if session is None and _is_new():
-        # Heads that were kept, audit files, or the note of the last commit say that there was a log once.
+        # Kept heads, audit files, or the record of the last commit show that there once was a log.
         loss = loss_of_database(find_home().root)
-        wrong = str(loss) if loss is not None else "the log is gone: heads of it were kept" if kept else None
+        wrong = str(loss) if loss is not None else "the log is gone: heads of it were kept" if heads else None
         if output is Output.JSON:
             show_json({"ok": wrong is None, "entries": 0, "sessions": 0, "fault": wrong})
         else:
@@ -81,33 +81,33 @@ def verify(
         raise typer.Exit(0 if wrong is None else 1)
     with _store() as store:
         only = find_session(store.index, session).session if session else None
-        # The lists could lack one; the heads are sealed.
-        sessions = [only] if only else [found for it in store.heads() if (found := session_of(it.stream)) is not None]
-        fault = store.verify(session_stream(only) if only else None, kept)
-        lost = sorted(_audited() - {*sessions} - store.deleted()) if only is None and fault is None else []
-        file_faults = [(each, found) for each in sessions if fault is None and (found := store.verify_audit(each)) is not None]
+        # A list may lack a session, but the heads are sealed.
+        sessions = [only] if only else [id_ for it in store.heads() if (id_ := session_of(it.stream)) is not None]
+        fault = store.verify(session_stream(only) if only else None, heads)
+        missing = sorted(_audited() - {*sessions} - store.deleted()) if only is None and fault is None else []
+        file_faults = [(each, error) for each in sessions if fault is None and (error := store.verify_audit(each)) is not None]
         entries = sum(head.seq for head in store.heads() if only is None or head.stream == session_stream(only))
         whole = set[str]()
         blob_faults = ((each, blob_fault(store.log.read(session_stream(each)), store.blobs, whole)) for each in sessions)
-        hollow = next((f"`session:{each}` {found}" for each, found in blob_faults if found), None) if fault is None else None
-        # Heads that were kept elsewhere tell what a seal that did not fit cannot.
-        unsealed = _unsealed(store) if only is None and not kept else None
-        went = [*_lost_in_rescues(store), *_accepted_losses(store)] if only is None else []
+        blob_error = next((f"`session:{each}` {error}" for each, error in blob_faults if error), None) if fault is None else None
+        # Heads that were kept elsewhere replace the check of the seal.
+        unsealed = _unsealed(store) if only is None and not heads else None
+        losses = [*_lost_in_rescues(store), *_accepted_losses(store)] if only is None else []
         loss = store.loss() if only is None else None
-        listed = store.verify_lists() if only is None and fault is None else None
+        list_fault = store.verify_lists() if only is None and fault is None else None
     wrong = None
     if fault is not None:
         wrong = str(fault)
     elif loss is not None and loss.entries:
         wrong = str(loss)
-    elif lost:
-        wrong = f"`session:{lost[0]}`: stream missing: its `audit.jsonl` is there, and the log knows nothing of it"
+    elif missing:
+        wrong = f"`session:{missing[0]}`: stream missing: its `audit.jsonl` is there, and the log knows nothing of it"
     elif file_faults:
         wrong = f"`audit.jsonl` of session {file_faults[0][0]}: {file_faults[0][1]}"
-    elif hollow is not None:
-        wrong = hollow
-    elif listed is not None:
-        wrong = str(listed)
+    elif blob_error is not None:
+        wrong = blob_error
+    elif list_fault is not None:
+        wrong = str(list_fault)
     elif unsealed is not None:
         wrong = f"the log: {unsealed}"
     if output is Output.JSON:
@@ -116,27 +116,27 @@ def verify(
         show(f"ok: {counted(entries, 'entry', 'entries')} and {counted(len(sessions), 'audit file')} are what was written")
         if against is None:
             note("an older copy of everything would go unseen; keep `curtainwall audit head` elsewhere and use --against")
-        for words in went:
-            note(words)
+        for text in losses:
+            note(text)
     else:
         show(f"wrong: {wrong}")
-        if unsealed is not None and fault is None and not lost and not file_faults and hollow is None:
+        if unsealed is not None and fault is None and not missing and not file_faults and blob_error is None:
             note("look at the sessions, then keep `curtainwall audit head` elsewhere and use --against, which is about those heads alone")
-        elif listed is not None and wrong == str(listed):
+        elif list_fault is not None and wrong == str(list_fault):
             note("the log is what was written, and decisions are made from it alone; lists are only for looking things up")
-        elif file_faults and not lost:
+        elif file_faults and not missing:
             note(
                 "if an older copy of the database was put back, that is why: bring the newer one back; if not, the log is what was "
                 "written, and `curtainwall audit rebuild` tells the file anew from it and keeps this one"
             )
         else:
-            note(_next_step(lost[0] if lost else None))
+            note(_next_step(missing[0] if missing else None))
     if wrong is not None:
         raise typer.Exit(1)
 
 
 def _lost_in_rescues(store: SqliteStore) -> Iterator[str]:
-    """Yield what went with damaged databases: nothing else in the log would tell of it."""
+    """Yield what was lost with damaged databases, which nothing else in the log shows."""
     for event in map(lift, store.log.read(HOUSE)):
         if isinstance(event, ExtensionNoted) and event.extension == RESCUE and (lost := event.data.get("lost")):
             names = ", ".join(map(str, lost)) if isinstance(lost, list) else str(lost)
@@ -144,7 +144,7 @@ def _lost_in_rescues(store: SqliteStore) -> Iterator[str]:
 
 
 def _accepted_losses(store: SqliteStore) -> Iterator[str]:
-    """Yield what was lost and accepted: nothing else in the log would tell of it."""
+    """Yield the losses that somebody accepted, which nothing else in the log shows."""
     for event in map(lift, store.log.read(HOUSE)):
         if isinstance(event, ExtensionNoted) and event.extension == LOSS:
             what = "the log was gone" if event.data.get("gone") else f"{event.data.get('entries')} entries were lost"
@@ -152,19 +152,19 @@ def _accepted_losses(store: SqliteStore) -> Iterator[str]:
 
 
 def _unsealed(store: SqliteStore) -> str | None:
-    """Return what is to be said of a rescue that could not tell whether it went on with everything."""
+    """Return a warning about a rescue that may have missed something, or None."""
     for event in map(lift, store.log.read(HOUSE)):
         if isinstance(event, ExtensionNoted) and event.extension == RESCUE and event.data.get("sealed") is False:
-            words = (
+            text = (
                 "it was damaged and set aside, and its seal did not fit what was left, or the log of the house was lost: sessions may be "
             )
-            words += "gone, or older than they were"
-            return f"older copy: at {when(event.at)} {words} (`{event.data.get('aside')}`)"
+            text += "gone, or older than they were"
+            return f"older copy: at {when(event.at)} {text} (`{event.data.get('aside')}`)"
     return None
 
 
 def _next_step(lost: SessionId | None) -> str:
-    """Say what to do about a log that is not what was written."""
+    """Return what to do about a log that is not what was written."""
     home = find_home()
     if lost is not None:
         folder = home.sessions / lost
@@ -186,19 +186,19 @@ def rebuild_(output: OutputOption = Output.TEXT) -> None:
         if fault is not None:
             raise Broken(f"the log itself is not what was written, so nothing is told from it: {fault}; {_next_step(None)}")
         asyncio.run(store.rebuild(lift))
-        ends = {found: it.seq for it in store.heads() if (found := session_of(it.stream)) is not None}
-        faults = {each: found for each in ends if (found := store.verify_audit(each)) is not None}
-        # INVARIANT: whole lines about what the log does not have may be all that is left of it.
-        more = [each for each, found in faults.items() if found.seq > ends[each]]
+        ends = {id_: it.seq for it in store.heads() if (id_ := session_of(it.stream)) is not None}
+        faults = {each: error for each in ends if (error := store.verify_audit(each)) is not None}
+        # INVARIANT: keep complete audit lines for entries that the log lacks; they may be all that is left of those entries.
+        more = [each for each, error in faults.items() if error.seq > ends[each]]
         wrong = [each for each in faults if each not in more]
-        kept = {each: _kept_beside(find_home().session(each).audit) for each in wrong}
+        backups = {each: _kept_beside(find_home().session(each).audit) for each in wrong}
         for each in wrong:
             store.rebuild_audit(each)
     if output is Output.JSON:
-        show_json({"rebuilt": wrong, "kept": [str(path) for path in kept.values() if path is not None], "left": more})
+        show_json({"rebuilt": wrong, "kept": [str(path) for path in backups.values() if path is not None], "left": more})
     else:
         show(f"the lists of {counted(len(ends), 'session')} and {counted(len(wrong), 'audit file')} are told anew from the log")
-        for each, path in kept.items():
+        for each, path in backups.items():
             note(f"{each}: its file was gone" if path is None else f"{each}: what the file said is kept as `{path}`")
     for each in more:
         path = find_home().session(each).audit
@@ -211,7 +211,7 @@ def rebuild_(output: OutputOption = Output.TEXT) -> None:
 
 
 def _kept_beside(path: Path) -> Path | None:
-    """Keep a file under another name, as evidence; None where there is none."""
+    """Keep a file as evidence under another name, and return that; None if there is no file."""
     if not os.path.lexists(path):
         return None
     beside = path.with_name(f"{path.name}.wrong-{SystemClock().now()}")
@@ -250,22 +250,22 @@ def accept_loss_(
 
 
 async def _settled_after(loss: Loss) -> list[str]:
-    """End the turns that were under way, so that nothing is done a second time, and label the sessions that were set back."""
+    """End the open turns, so that nothing is done twice, and label the sessions that lost entries."""
     ended: list[str] = []
-    # Start-up time: looking at the log needs no rules.
+    # Start-up time: reading the log needs no rules.
     from curtainwall.compose.sessions import open_sessions
     from curtainwall.compose.setup import ActiveSetup, load_setup
 
     setup = load_setup()
     async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
-        kept = [session for session in loss.sessions if sessions.store.log.head(session_stream(session))]
+        affected = [session for session in loss.sessions if sessions.store.log.head(session_stream(session))]
         assert isinstance(sessions.store, SqliteStore)
-        for session in kept:
+        for session in affected:
             sessions.store.rebuild_audit(session)
-            await sessions.house.send(session, AddLabels(by=SYSTEM, labels=_UNKNOWN))
+            await sessions.registry.send(session, AddLabels(by=SYSTEM, labels=_UNKNOWN))
         for row in sessions.store.index.sessions(SessionQuery(limit=_EVERY_SESSION)):
             with suppress(CommandRefused):
-                await sessions.house.send(row.session, InterruptTurn(by=SYSTEM))
+                await sessions.registry.send(row.session, InterruptTurn(by=SYSTEM))
                 ended.append(str(row.session))
     return ended
 
@@ -273,31 +273,33 @@ async def _settled_after(loss: Loss) -> list[str]:
 @app.command("rescue")
 def rescue_(output: OutputOption = Output.TEXT) -> None:
     """Set a damaged database aside, which is kept, and go on with every session in it that is whole; end all other processes first."""
-    told = rescue(find_home().root, SystemClock(), lift)
-    rebuilt = [] if told is None else asyncio.run(_rebuilt(told))
+    rescued = rescue(find_home().root, SystemClock(), lift)
+    rebuilt = [] if rescued is None else asyncio.run(_rebuilt(rescued))
     if output is Output.JSON:
-        lost = [] if told is None else [str(each) for each in told.lost]
-        show_json({"damaged": told is not None, "aside": None if told is None else str(told.aside), "lost": lost, "rebuilt": rebuilt})
+        lost = [] if rescued is None else [str(each) for each in rescued.lost]
+        show_json(
+            {"damaged": rescued is not None, "aside": None if rescued is None else str(rescued.aside), "lost": lost, "rebuilt": rebuilt}
+        )
     else:
         whole = "the database is whole" if find_home().database.exists() else f"there is no log in `{find_home().root}` yet"
-        show(f"{whole}; nothing was changed" if told is None else f"{told}")
-        for stream in () if told is None else told.lost:
+        show(f"{whole}; nothing was changed" if rescued is None else f"{rescued}")
+        for stream in () if rescued is None else rescued.lost:
             note(f"lost: {stream}")
-        for words in rebuilt:
-            note(words)
+        for line in rebuilt:
+            note(line)
 
 
-async def _rebuilt(told: Rescued) -> list[str]:
-    # Start-up time: looking at the log needs no gate.
+async def _rebuilt(rescued: Rescued) -> list[str]:
+    # Start-up time: reading the log needs no gate.
     from curtainwall.compose.gate import open_gate
     from curtainwall.compose.setup import load_setup
     from curtainwall.serve.rebuild import rebuild
 
     try:
         async with open_gate(load_setup()) as wired:
-            return [words async for words in rebuild(wired, told.lost)]
+            return [line async for line in rebuild(wired, rescued.lost)]
     except CurtainwallError as fault:
-        # What was saved is saved; a configuration that cannot be read must not hide that.
+        # The rescue itself succeeded; an unreadable configuration must not hide that.
         return [f"the conversations with teams could not be put right: {fault}"]
 
 
@@ -307,19 +309,19 @@ def _is_new() -> bool:
 
 
 def _audited() -> set[SessionId]:
-    """Return the sessions that have told something in an audit file."""
+    """Return the sessions with a non-empty audit file."""
     return {SessionId(path.parent.name) for path in find_home().sessions.glob("*/audit.jsonl") if path.lstat().st_size}
 
 
 def _heads_in(path: Path) -> tuple[Head, ...]:
-    found: list[Head] = []
+    heads: list[Head] = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         if line.strip():
             try:
-                found.append(parse_head(line))
+                heads.append(parse_head(line))
             except ValueError:
                 raise Misuse(f"line {number} of `{path}` is no head; give what `curtainwall audit head` printed") from None
-    return tuple(found)
+    return tuple(heads)
 
 
 @app.command()
@@ -364,5 +366,5 @@ def tail(
         sys.stdout.flush()
         for line in lines_as_they_come(path, end, partial(has_reader, sys.stdout)):
             print(json_line(line), flush=True)
-        # Whoever read us has gone; with the next line it would have come to the same.
+        # Our reader is gone; writing the next line would raise this, too.
         raise BrokenPipeError

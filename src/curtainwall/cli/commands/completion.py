@@ -1,4 +1,4 @@
-"""`curtainwall completion`: a script for bash, zsh or fish that asks this very program what could be written next."""
+"""`curtainwall completion`: print a script for bash, zsh or fish that gets completions from this program."""
 
 import shlex
 import sys
@@ -10,7 +10,7 @@ import typer
 
 
 class Shell(StrEnum):
-    """The shells that a script is there for."""
+    """The supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -28,8 +28,8 @@ def completion(
 
 
 def _program() -> str:
-    """Return the words that start this program, whatever the directory holds in which somebody presses a key.
+    """Return the words that start this program safely from any directory.
 
-    What was typed is not what is run: `./cw` may be a file of an agent's. `-P` keeps Python from importing out of that directory.
+    Do not run what was typed: `./cw` may be an agent's file. `-P` keeps Python from importing from that directory.
     """
     return f"{shlex.quote(sys.executable)} -P -m curtainwall"

@@ -1,4 +1,4 @@
-"""`curtainwall config`: what holds, where it stands, and a file to start from."""
+"""`curtainwall config`: show the configuration and its path, or write a file to start from."""
 
 import os
 
@@ -26,8 +26,8 @@ def show_config(output: OutputOption = Output.TEXT) -> None:
         if not home.config.exists():
             note(f"there is no `{home.config}`; these are the defaults")
         show(effective(config).rstrip())
-    for told in (*unshown_targets(config), *missing_references(config)):
-        note(inert(told))
+    for problem in (*unshown_targets(config), *missing_references(config)):
+        note(inert(problem))
     if fault := fault_in_config(home, config):
         note(f"this cannot be used, and nothing is allowed until it is corrected: {inert(fault)}")
         raise typer.Exit(1)

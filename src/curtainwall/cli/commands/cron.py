@@ -1,4 +1,4 @@
-"""`curtainwall cron`: the jobs, letting one fire now, and what became of the firings."""
+"""`curtainwall cron`: list jobs, fire one now, and list past firings."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curtainwall.channels.cron import STOPPED, FiringRow, JobHistory, JobRow, firing_rows, job_histories, job_rows
-from curtainwall.cli.read_only import open_to_look
+from curtainwall.cli.read_only import open_for_reading
 from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json, timestamp
 from curtainwall.config.loader import load_config
 from curtainwall.host.home import find_home
@@ -33,8 +33,8 @@ def list_jobs(output: OutputOption = Output.TEXT) -> None:
     """List the jobs of the configuration: when each is due next, and what became of its last firing."""
     home = find_home()
     jobs = jobs_in(load_config(home.config))
-    with open_to_look(home) as store:
-        rows = job_rows(jobs, _pasts(store), status_in(store), SystemClock().now())
+    with open_for_reading(home) as store:
+        rows = job_rows(jobs, _histories(store), status_in(store), SystemClock().now())
     if output is Output.JSON:
         show_json(
             [
@@ -85,20 +85,20 @@ def history(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List past firings, the last first: the session that each became, or why it did not run."""
-    with open_to_look(find_home()) as store:
-        told = _pasts(store)
-        found = firing_rows(told, status_in(store), limit, job)
-    # What has fired can be looked at also while the rules of a job do not load.
-    if job is not None and job not in told and job not in load_config(find_home().config).cron:
+    with open_for_reading(find_home()) as store:
+        histories = _histories(store)
+        firings = firing_rows(histories, status_in(store), limit, job)
+    # Past firings can be listed even if the rules of a job do not load.
+    if job is not None and job not in histories and job not in load_config(find_home().config).cron:
         raise NotFound(f"there is no job `{job}`, and there never was one that fired; `curtainwall cron list` names them")
     if output is Output.JSON:
-        show_json([_firing(it) for it in found])
+        show_json([_firing(it) for it in firings])
         return
-    if not found:
+    if not firings:
         note("nothing has fired yet")
         return
-    show(columns(("due", "job", "status", "session", "why"), [(when(it.due), *list(_firing(it).values())[1:]) for it in found]))
-    _report_stopped(found)
+    show(columns(("due", "job", "status", "session", "why"), [(when(it.due), *list(_firing(it).values())[1:]) for it in firings]))
+    _report_stopped(firings)
 
 
 def _report_stopped(rows: Iterable[JobRow | FiringRow]) -> None:
@@ -111,7 +111,7 @@ def _firing(row: FiringRow) -> dict[str, str]:
     return {"due": timestamp(row.due) or "", "job": row.job, "status": row.status, "session": row.session or "", "why": row.why}
 
 
-def _pasts(store: Stores) -> Mapping[str, JobHistory]:
+def _histories(store: Stores) -> Mapping[str, JobHistory]:
     return job_histories(lift(entry) for entry in store.log.read(HOUSE))
 
 
@@ -128,14 +128,14 @@ async def _ran(setup: "Setup", job: str, output: Output) -> int:
         wired = await stack.enter_async_context(open_gate(setup))
         model = default_model_of(wired)
         work = await stack.enter_async_context(run_agents(wired, model_finder(wired), SessionSpec(model)))
-        # Its agent begins when we follow it, or a quick one would be done before anybody heard a word.
+        # The agent starts when we begin to follow it; otherwise a quick one could finish unseen.
         firings = JobFirings(wired, lambda _: None, model)
         session = await firings.fire(await firings.claim_now(job))
         note(f"{job} fired: session {session}")
         await stack.enter_async_context(ask_files_of(wired, session))
         await stack.enter_async_context(session_hooks(wired, session))
-        line = replace(work.line, listening=work.journal)
-        telling = OneShotSettings(
+        line = replace(work.line, live=work.journal)
+        settings = OneShotSettings(
             shape=output.value,
             on_ask="park",
             out=sys.stdout,
@@ -144,4 +144,4 @@ async def _ran(setup: "Setup", job: str, output: Output) -> int:
             keys=False,
             attend=work.turns.attend,
         )
-        return await one_shot(line, session, local_user(), None, telling)
+        return await one_shot(line, session, local_user(), None, settings)

@@ -14,15 +14,15 @@ def doctor(output: OutputOption = Output.TEXT) -> None:
     Exit codes: 0, or 1 where something that is needed does not hold.
     """
     findings = list(examine(find_home()))
-    failed = any(finding.standing == "fail" for finding in findings)
+    failed = any(finding.status == "fail" for finding in findings)
     if output is Output.JSON:
-        told = [{"name": it.name, "standing": it.standing, "what": it.what, "todo": it.todo} for it in findings]
-        show_json({"ok": not failed, "findings": told})
+        documents = [{"name": it.name, "standing": it.status, "what": it.what, "todo": it.todo} for it in findings]
+        show_json({"ok": not failed, "findings": documents})
     else:
         width = max(len(it.name) for it in findings)
         for it in findings:
             todo = f" → {inert(it.todo)}" if it.todo else ""
             what = hanging(f"{inert(it.what)}{todo}", 4 + 2 + width + 2)
-            show(f"{paint(f'{it.standing:<4}', it.standing)}  {it.name:<{width}}  {what}")
+            show(f"{paint(f'{it.status:<4}', it.status)}  {it.name:<{width}}  {what}")
     if failed:
         raise typer.Exit(1)

@@ -1,11 +1,11 @@
-"""`curtainwall grants`: answers that stand, by whom and since when, and taking one back."""
+"""`curtainwall grants`: list standing answers, with who gave them and when, and revoke them."""
 
 import asyncio
 from typing import Annotated
 
 import typer
 
-from curtainwall.cli.read_only import open_to_look
+from curtainwall.cli.read_only import open_for_reading
 from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json, timestamp
 from curtainwall.compose.store import open_store
 from curtainwall.host.home import find_home
@@ -26,7 +26,7 @@ def list_grants(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List the answers that stand in every session and project."""
-    with open_to_look(find_home()) as store:
+    with open_for_reading(find_home()) as store:
         rows = store.index.grants(all_of_them=everything)
     if output is Output.JSON:
         show_json([_as_json(row) for row in rows])
@@ -59,14 +59,14 @@ def revoke(
 
     setup = load_setup()
     with open_store(setup.home) as store:
-        whole = find_grant(store.index, grant)
+        grant_id = find_grant(store.index, grant)
 
     async def take_back() -> None:
         async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
-            await sessions.house.revoke(whole, local_user())
+            await sessions.registry.revoke(grant_id, local_user())
 
     asyncio.run(take_back())
-    show_json({"grant": whole, "revoked": True}) if output is Output.JSON else show(f"revoked {whole}")
+    show_json({"grant": grant_id, "revoked": True}) if output is Output.JSON else show(f"revoked {grant_id}")
 
 
 def _until(row: GrantRow) -> str:

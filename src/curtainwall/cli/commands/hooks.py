@@ -1,4 +1,4 @@
-"""`curtainwall hooks`: which programs of yours run when, and whether a workspace's own are trusted."""
+"""`curtainwall hooks`: which of your programs run when, and whether a workspace's hooks are trusted."""
 
 import os
 from dataclasses import replace
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from curtainwall.cli.screen import Output, OutputOption, YesOption, columns, confirm, note, require_directory, show, show_json
-from curtainwall.compose.hooks import pins_of
-from curtainwall.compose.setup import load_setup
+from curtainwall.compose.hooks import hook_settings, pins_of
+from curtainwall.config.loader import load_config
 from curtainwall.host.home import find_home
 from curtainwall.model import Broken, CommandRefused
 from curtainwall.session import inert, visible
@@ -45,23 +45,24 @@ def list_hooks(
 ) -> None:
     """List the hooks of the configuration, and those that workspaces bring along."""
     require_directory(workspace, "--workspace")
-    setup = load_setup()
-    pins = pins_of(setup.home).all()
-    found = [_found(path, dict(pins)) for path in dict.fromkeys((os.path.realpath(workspace), *pins))]
-    found = [_with_notes(each) for each in found if each.trust is not HookTrust.NONE]
-    configured = HookSettings(setup.hooks.hooks, (*setup.hooks.notes, *missing_programs(setup.hooks.hooks)))
+    home = find_home()
+    hooks = hook_settings(home, load_config(home.config), os.environ)
+    pins = pins_of(home).all()
+    workspaces = [_hooks_at(path, dict(pins)) for path in dict.fromkeys((os.path.realpath(workspace), *pins))]
+    workspaces = [_with_notes(entry) for entry in workspaces if entry.trust is not HookTrust.NONE]
+    configured = HookSettings(hooks.hooks, (*hooks.notes, *missing_programs(hooks.hooks)))
     if output is Output.JSON:
-        show_json({**_as_json(configured), "workspaces": [_found_as_json(each) for each in found]})
+        show_json({**_as_json(configured), "workspaces": [_workspace_json(entry) for entry in workspaces]})
         return
-    if not configured.hooks and not found:
+    if not configured.hooks and not workspaces:
         note("there are no hooks; docs/hooks.md says how to write some")
     if configured.hooks:
         show(_table(configured.hooks))
-    for told in configured.notes:
-        note(told)
-    for each in found:
-        show(f"`{inert(each.workspace)}` {_WHAT_TO_DO[each.trust].format(path=inert(each.workspace))}")
-        _show_found(each)
+    for line in configured.notes:
+        note(line)
+    for entry in workspaces:
+        show(f"`{inert(entry.workspace)}` {_WHAT_TO_DO[entry.trust].format(path=inert(entry.workspace))}")
+        _show_workspace(entry)
 
 
 @app.command()
@@ -73,18 +74,18 @@ def trust(
     """Let the hooks that a directory brings along run as they are now; after any change they are asked about again."""
     require_directory(workspace, "DIR")
     home = find_home()
-    found = _with_notes(workspace_hooks(workspace, {}))
-    if found.trust is HookTrust.NONE:
-        raise CommandRefused(f"`{found.workspace}` brings no hooks; they would stand in {' or '.join(f'`{name}`' for name in FILES)} there")
+    hooks = _with_notes(workspace_hooks(workspace, {}))
+    if hooks.trust is HookTrust.NONE:
+        raise CommandRefused(f"`{hooks.workspace}` brings no hooks; they would stand in {' or '.join(f'`{name}`' for name in FILES)} there")
     if output is Output.TEXT:
-        _show_found(found)
+        _show_workspace(hooks)
     note("these programs will run as you, outside any sandbox; whatever else they start or read in there is not watched")
     confirm("Trust them?", yes=yes)
     home.prepare()
     pins = pins_of(home)
-    pins.set(found.workspace, found.digest)
+    pins.set(hooks.workspace, hooks.digest)
     Copies.of(pins).sweep(pins)
-    show_json(_found_as_json(found) | {"trust": HookTrust.PINNED.value}) if output is Output.JSON else show(f"trusted {found.workspace}")
+    show_json(_workspace_json(hooks) | {"trust": HookTrust.PINNED.value}) if output is Output.JSON else show(f"trusted {hooks.workspace}")
 
 
 @app.command()
@@ -98,40 +99,40 @@ def forget(workspace: _Workspace, output: OutputOption = Output.TEXT) -> None:
     show_json({"workspace": real, "trust": None}) if output is Output.JSON else show(f"forgot {real}")
 
 
-# Whoever looks for the other half of `trust` finds it, rather than being told of `trust` itself.
+# An alias for people who look for the opposite of `trust`; otherwise we would suggest `trust` itself.
 app.command("untrust", hidden=True)(forget)
 
 
-def _found(path: str, pins: dict[str, str]) -> WorkspaceHooks:
+def _hooks_at(path: str, pins: dict[str, str]) -> WorkspaceHooks:
     try:
-        found = workspace_hooks(path, pins)
+        hooks = workspace_hooks(path, pins)
     except Broken as fault:
         return WorkspaceHooks(path, HookTrust.CHANGED if path in pins else HookTrust.UNTRUSTED, HookSettings(notes=(str(fault),)))
-    # What was trusted and is gone is a change as well.
-    return WorkspaceHooks(path, HookTrust.CHANGED, found.settings) if found.trust is HookTrust.NONE and path in pins else found
+    # Trusted hooks that are gone count as changed.
+    return WorkspaceHooks(path, HookTrust.CHANGED, hooks.settings) if hooks.trust is HookTrust.NONE and path in pins else hooks
 
 
-def _with_notes(found: WorkspaceHooks) -> WorkspaceHooks:
-    """Return the hooks with a note for each whose program is not there, will not find what it needs, or may not be what was looked at."""
-    settings = found.settings
-    told = map(inert, (*missing_programs(settings.hooks, found.workspace), *missing_beside_copies(found), *exchange_warnings(found)))
-    return replace(found, settings=HookSettings(settings.hooks, (*settings.notes, *told)))
+def _with_notes(hooks: WorkspaceHooks) -> WorkspaceHooks:
+    """Add a note for each hook whose program is missing, will not find what it needs, or may have been exchanged."""
+    settings = hooks.settings
+    notes = map(inert, (*missing_programs(settings.hooks, hooks.workspace), *missing_beside_copies(hooks), *exchange_warnings(hooks)))
+    return replace(hooks, settings=HookSettings(settings.hooks, (*settings.notes, *notes)))
 
 
-def _show_found(found: WorkspaceHooks) -> None:
-    if found.settings.hooks:
-        show(_table(found.settings.hooks))
-    for hook in found.settings.hooks:
-        # The table cuts a long line; whoever trusts it must have seen all of it.
-        if inert(str(hook.action)) != (whole := visible(str(hook.action))):
-            show(f"{hook.name} in full: {whole}")
-    copied, needed = copied_programs(found), {each: path for path, files in found.beside.items() for each in files}
-    for file, looked in found.looked.items():
+def _show_workspace(workspace: WorkspaceHooks) -> None:
+    if workspace.settings.hooks:
+        show(_table(workspace.settings.hooks))
+    for hook in workspace.settings.hooks:
+        # The table cuts long lines, but the user must see all of a hook before trusting it.
+        if inert(str(hook.action)) != (full := visible(str(hook.action))):
+            show(f"{hook.name} in full: {full}")
+    copied, needed_by = copied_programs(workspace), {each: path for path, files in workspace.beside.items() for each in files}
+    for file, looked in workspace.looked.items():
         leads_to = f" (run as {inert(looked.leads_to)})" if looked.leads_to is not None else ""
-        by = f", which {inert(os.path.basename(needed[file]))} needs" if file in needed else ""
-        show(f"with the {'file' if by else 'program'} {inert(file)}{by}{_ALONE if file in copied else leads_to}")
-    for told in found.settings.notes:
-        note(told)
+        needed_for = f", which {inert(os.path.basename(needed_by[file]))} needs" if file in needed_by else ""
+        show(f"with the {'file' if needed_for else 'program'} {inert(file)}{needed_for}{_ALONE if file in copied else leads_to}")
+    for line in workspace.settings.notes:
+        note(line)
 
 
 def _table(hooks: tuple[Hook, ...]) -> str:
@@ -147,12 +148,12 @@ def _as_json(settings: HookSettings) -> dict[str, object]:
     return {"hooks": hooks, "notes": list(settings.notes)}
 
 
-def _found_as_json(found: WorkspaceHooks) -> dict[str, object]:
+def _workspace_json(hooks: WorkspaceHooks) -> dict[str, object]:
     return {
-        "workspace": found.workspace,
-        "trust": found.trust.value,
-        **_as_json(found.settings),
-        "files": list(found.files),
-        "copied": sorted(copied_programs(found)),
-        "leads_to": {path: looked.leads_to for path, looked in found.looked.items() if looked.leads_to is not None},
+        "workspace": hooks.workspace,
+        "trust": hooks.trust.value,
+        **_as_json(hooks.settings),
+        "files": list(hooks.files),
+        "copied": sorted(copied_programs(hooks)),
+        "leads_to": {path: looked.leads_to for path, looked in hooks.looked.items() if looked.leads_to is not None},
     }

@@ -1,4 +1,4 @@
-"""`curtainwall mcp`: the teams as an ordinary MCP server on stdin and stdout, for one caller who is known by name or is nobody."""
+"""`curtainwall mcp`: the teams as an ordinary MCP server on stdin and stdout, for one named or anonymous caller."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""`curtainwall mcp-proxy`: MCP on stdin and stdout for clients that cannot use a session's socket, which is all that this leads to."""
+"""`curtainwall mcp-proxy`: MCP on stdin and stdout for clients that cannot use a session's socket; it leads to that socket only."""
 
 import asyncio
 import contextlib
@@ -44,31 +44,31 @@ def mcp_proxy(
     """Speak MCP on stdin and stdout for one session; where no process serves its socket, this one does."""
     setup = load_setup()
     with open_store(setup.home) as store:
-        found = find_session(store.index, session).session
-    path = mcp_socket_of(setup.home, found)
+        session_id = find_session(store.index, session).session
+    path = mcp_socket_of(setup.home, session_id)
     if is_served(path):
-        pump(path, lambda: _waiting(setup.home, found))
+        pump(path, lambda: _waiting(setup.home, session_id))
     else:
-        asyncio.run(_serve(setup, found, path))
+        asyncio.run(_serve(setup, session_id, path))
 
 
 def mcp_socket_of(home: Home, session: SessionId) -> Path:
-    """Return where a session's agent finds its tools."""
+    """Return the socket where a session's agent finds its tools."""
     return home.root / "run" / session / "mcp.sock"
 
 
 async def _serve(setup: Setup, session: SessionId, path: Path) -> None:
-    async with open_gate(setup) as wired, wired.house.hold(session) as actor, ask_files_of(wired, session):
-        orphans = OrphanedAsks(wired.house)
+    async with open_gate(setup) as wired, wired.registry.hold(session) as actor, ask_files_of(wired, session):
+        orphans = OrphanedAsks(wired.registry)
         await _keep_answers(wired, actor, session, orphans)
         private_directory(path.parent)
-        door = McpServer(session, wired.gate, wired.house.feed, wired.tools.listing, wired.house.clock)
-        async with door.open(path):
+        server = McpServer(session, wired.gate, wired.registry.feed, wired.tools.listing, wired.registry.clock)
+        async with server.open(path):
             await asyncio.to_thread(pump, path, lambda: _waiting(setup.home, session))
 
 
 async def _keep_answers(wired: GatedSessions, actor: Actor, session: SessionId, orphans: OrphanedAsks) -> None:
-    """Keep the answers to what clients of an earlier proxy asked for, so that whoever asks for the same again gets them, once."""
+    """Keep the answers to asks from clients of an earlier proxy, so that the next identical request gets each once."""
     for call, open_ in tuple(actor.state.calls.items()):
         if open_.turn is None and open_.standing is CallStatus.ANSWERED:
             await wired.gate.drop(session, call, "the agent was gone when the answer came")
@@ -84,7 +84,7 @@ def _waiting(home: Home, session: SessionId) -> int:
 
 
 class _Unanswered:
-    """The requests that went by and whose replies have not; a line that is too long to be looked at is nobody's."""
+    """Tracks requests whose replies have not come yet; lines that are too long to parse are ignored."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
@@ -95,7 +95,7 @@ class _Unanswered:
         return len(self._ids)
 
     def sent(self, data: bytes) -> None:
-        """Look at what goes to the session."""
+        """Track the data that goes to the session."""
         for frame in self._frames("there", data):
             method, params = frame.get("method"), frame.get("params")
             if isinstance(method, str) and "id" in frame:
@@ -105,7 +105,7 @@ class _Unanswered:
                 self._settle(cast("dict[str, JsonValue]", params).get("requestId"))
 
     def received(self, data: bytes) -> None:
-        """Look at what comes from it."""
+        """Track the data that comes from the session."""
         for frame in self._frames("back", data):
             if "method" not in frame:
                 self._settle(frame.get("id"))
@@ -114,10 +114,10 @@ class _Unanswered:
         with self._lock:
             self._ids.discard(json.dumps(id_))
 
-    def _frames(self, way: str, data: bytes) -> Iterator[dict[str, JsonValue]]:
-        *lines, rest = (self._rest[way] + data).split(b"\n")
-        # Of a line that is too long only enough is kept to make it unreadable.
-        self._rest[way] = rest[:_LONGEST_LOOKED_AT]
+    def _frames(self, direction: str, data: bytes) -> Iterator[dict[str, JsonValue]]:
+        *lines, rest = (self._rest[direction] + data).split(b"\n")
+        # A line that is too long is cut, so that it does not parse.
+        self._rest[direction] = rest[:_LONGEST_LOOKED_AT]
         for line in lines:
             with contextlib.suppress(ValueError, RecursionError):
                 frame = json.loads(line)
@@ -126,15 +126,15 @@ class _Unanswered:
 
 
 def pump(path: Path, waiting: Callable[[], int]) -> None:
-    """Carry bytes between stdin, socket and stdout until one of them ends.
+    """Copy bytes between stdin, socket and stdout until one of them ends.
 
-    What was asked before stdin ended is still answered, unless only a human can answer it: such an ask stays open without us.
+    Requests from before the end of stdin are still answered, except those that wait for a human: such an ask stays open without us.
     """
     has_ended, unanswered = threading.Event(), _Unanswered()
     ended, ending = os.pipe()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer, open(ended, "rb"):
         peer.connect(str(path))
-        # Nothing interrupts a read of stdin, so the thread that waits there must not keep the program alive.
+        # Nothing interrupts a read of stdin, so the reading thread must not keep the program alive.
         threading.Thread(target=_forward, args=(peer, unanswered, has_ended, ending), daemon=True).start()
         while True:
             watched = [peer] if has_ended.is_set() else [peer, ended]

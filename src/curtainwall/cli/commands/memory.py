@@ -1,4 +1,4 @@
-"""`curtainwall memory`: what agents noted for later sessions, where it came from, and taking it away."""
+"""`curtainwall memory`: list, show and forget what agents noted for later sessions."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from curtainwall.channels import short
-from curtainwall.cli.read_only import open_to_look
+from curtainwall.cli.read_only import open_for_reading
 from curtainwall.cli.screen import (
     Misuse,
     Output,
@@ -22,7 +22,7 @@ from curtainwall.cli.screen import (
     timestamp,
 )
 from curtainwall.compose.knowledge import open_notebook
-from curtainwall.compose.setup import judging_masker
+from curtainwall.compose.masker import judging_masker
 from curtainwall.host.home import Home, find_home
 from curtainwall.host.user import when
 from curtainwall.model import NotFound, Workspace
@@ -69,15 +69,15 @@ def list_notes(
 def show_note(name: NoteArgument, output: OutputOption = Output.TEXT) -> None:
     """Show a note whole, with the file it stands in and the session it came from."""
     home = find_home()
-    page, found = _find(home, name)
-    text = judging_masker(home).mask_text(found.text)
+    page, entry = _find(home, name)
+    text = judging_masker(home).mask_text(entry.text)
     if output is Output.JSON:
-        show_json(_as_json(page, found, text))
+        show_json(_as_json(page, entry, text))
         return
-    noted, by, labels = _origin(found)
-    of = "what every session can recall" if page.name == "general" else page.name
-    session = [("session", found.session)] if found.session else []
-    lines = [("note", found.name), ("of", of), ("file", page.path), ("noted", noted), ("by", by), *session, ("labels", labels)]
+    noted, by, labels = _origin(entry)
+    scope = "what every session can recall" if page.name == "general" else page.name
+    session = [("session", entry.session)] if entry.session else []
+    lines = [("note", entry.name), ("of", scope), ("file", page.path), ("noted", noted), ("by", by), *session, ("labels", labels)]
     show("\n".join(f"{head:<8} {inert(value)}" for head, value in lines))
     show("\n" + "\n".join(inert(line) for line in text.split("\n")))
 
@@ -92,20 +92,18 @@ def forget(
     """Take notes out of the memory, so that no session recalls them; `memory undo` puts them back."""
     home = find_home()
     bin_, pages = NoteRemoval(home.memory), open_notebook(home).all_pages()
-    known = [it.name for it in bin_.forgotten()] if for_good else []
-    meant = list(dict.fromkeys(_meant(home, [*(each.name for _, each in _all(pages)), *known], name) for name in names))
+    forgotten_names = [it.name for it in bin_.forgotten()] if for_good else []
+    ids = list(dict.fromkeys(_resolve(home, [*(each.name for _, each in _all(pages)), *forgotten_names], name) for name in names))
     if for_good:
-        confirm(f"forget {', '.join(meant)} for good?", yes=yes)
-    for name in meant:
+        confirm(f"forget {', '.join(ids)} for good?", yes=yes)
+    for name in ids:
         bin_.forget(name, pages, SystemClock().now(), for_good=for_good)
     if output is Output.JSON:
-        show_json({"forgotten": meant, "for_good": for_good})
+        show_json({"forgotten": ids, "for_good": for_good})
         return
-    show("\n".join(f"forgot {name}" for name in meant))
+    show("\n".join(f"forgot {name}" for name in ids))
     if not for_good:
-        note(
-            f"`curtainwall memory undo{f' {meant[0]}' if len(meant) == 1 else ''}` puts {'it' if len(meant) == 1 else 'the last one'} back"
-        )
+        note(f"`curtainwall memory undo{f' {ids[0]}' if len(ids) == 1 else ''}` puts {'it' if len(ids) == 1 else 'the last one'} back")
 
 
 @app.command()
@@ -116,11 +114,13 @@ def undo(
     """Put back a note that was forgotten, with its labels and where it came from."""
     home = find_home()
     bin_ = NoteRemoval(home.memory)
-    kept = [it.name for it in bin_.forgotten()]
-    if not kept:
+    names = [it.name for it in bin_.forgotten()]
+    if not names:
         raise NotFound(f"nothing was forgotten in `{home.memory}` that could be put back")
-    back = bin_.undo(None if name is None else _meant(home, kept, name, "forgotten note"))
-    show_json({"note": back.name, "file": str(home.memory / back.file)}) if output is Output.JSON else show(f"{back.name} is back")
+    restored = bin_.undo(None if name is None else _resolve(home, names, name, "forgotten note"))
+    show_json({"note": restored.name, "file": str(home.memory / restored.file)}) if output is Output.JSON else show(
+        f"{restored.name} is back"
+    )
 
 
 def _pages(home: Home, workspace: Path | None, session: str | None) -> Sequence[MemoryPage]:
@@ -129,15 +129,15 @@ def _pages(home: Home, workspace: Path | None, session: str | None) -> Sequence[
         raise Misuse("--workspace and --session name the same thing; give one of them")
     if workspace is not None:
         require_directory(workspace, "--workspace")
-        place = Workspace(path=str(workspace.resolve()), own=False)
+        target = Workspace(path=str(workspace.resolve()), own=False)
     elif session is not None:
-        with open_to_look(home) as store:
+        with open_for_reading(home) as store:
             row = find_session(store.index, session)
-        place = Workspace(path=row.workspace, own=row.own_workspace)
+        target = Workspace(path=row.workspace, own=row.own_workspace)
     else:
         return notebook.all_pages()
-    reach = {page.path for page in notebook.pages(place)}
-    return [page for page in notebook.all_pages() if page.path in reach]
+    paths = {page.path for page in notebook.pages(target)}
+    return [page for page in notebook.all_pages() if page.path in paths]
 
 
 def _all(pages: Sequence[MemoryPage]) -> Iterator[tuple[MemoryPage, Note]]:
@@ -145,51 +145,53 @@ def _all(pages: Sequence[MemoryPage]) -> Iterator[tuple[MemoryPage, Note]]:
 
 
 def _find(home: Home, text: str) -> tuple[MemoryPage, Note]:
-    found = list(_all(open_notebook(home).all_pages()))
-    name = _meant(home, [each.name for _, each in found], text)
-    return next((page, each) for page, each in found if each.name == name)
+    notes = list(_all(open_notebook(home).all_pages()))
+    name = _resolve(home, [each.name for _, each in notes], text)
+    return next((page, each) for page, each in notes if each.name == name)
 
 
-def _meant(home: Home, names: Sequence[str], text: str, what: str = "note") -> str:
-    """Return the name that was written, or the only one that begins so."""
-    begun = {text} if text in names else {name for name in names if text and name.startswith(text)}
-    if len(begun) > 1:
+def _resolve(home: Home, names: Sequence[str], text: str, what: str = "note") -> str:
+    """Return the name that equals the text, or the only one that begins with it."""
+    matches = {text} if text in names else {name for name in names if text and name.startswith(text)}
+    if len(matches) > 1:
         raise NotFound(f"more than one {what} begins with `{text}`; give more of the id")
-    if not begun:
+    if not matches:
         option = "" if what == "note" else " --forgotten"
         raise NotFound(f"there is no {what} `{text}` in `{home.memory}`; `curtainwall memory list{option}` shows them")
-    return begun.pop()
+    return matches.pop()
 
 
-def _origin(found: Note) -> tuple[str, str, str]:
-    if found.is_by_hand:
+def _origin(entry: Note) -> tuple[str, str, str]:
+    if entry.is_by_hand:
         return "-", "hand", "-"
-    return when(found.at), found.agent, ", ".join(found.labels) or "-"
+    return when(entry.at), entry.agent, ", ".join(entry.labels) or "-"
 
 
-def _as_json(page: MemoryPage, found: Note, text: str) -> dict[str, object]:
+def _as_json(page: MemoryPage, entry: Note, text: str) -> dict[str, object]:
     return {
-        "id": found.name,
+        "id": entry.name,
         "of": page.name,
         "file": page.path,
-        "at": None if found.is_by_hand else timestamp(found.at),
-        "session": found.session or None,
-        "agent": found.agent or None,
-        "labels": list(found.labels),
+        "at": None if entry.is_by_hand else timestamp(entry.at),
+        "session": entry.session or None,
+        "agent": entry.agent or None,
+        "labels": list(entry.labels),
         "text": text,
     }
 
 
 def _list_forgotten(home: Home, output: Output) -> None:
-    mask, kept = judging_masker(home).mask_text, list(reversed(NoteRemoval(home.memory).forgotten()))
+    mask, forgotten = judging_masker(home).mask_text, list(reversed(NoteRemoval(home.memory).forgotten()))
     if output is Output.JSON:
-        told = [{"id": it.name, "file": str(home.memory / it.file), "forgotten": timestamp(it.at), "text": mask(_says(it))} for it in kept]
-        show_json(told)
-    elif kept:
-        show(columns(("note", "forgotten", "says"), [(it.name, when(it.at), short(mask(_says(it)), _ROOM)) for it in kept]))
+        documents = [
+            {"id": it.name, "file": str(home.memory / it.file), "forgotten": timestamp(it.at), "text": mask(_says(it))} for it in forgotten
+        ]
+        show_json(documents)
+    elif forgotten:
+        show(columns(("note", "forgotten", "says"), [(it.name, when(it.at), short(mask(_says(it)), _ROOM)) for it in forgotten]))
     else:
         note("nothing was forgotten that could be put back")
 
 
-def _says(kept: ForgottenNote) -> str:
-    return "\n".join(each.text for each in read_notes(kept.text) if isinstance(each, Note))
+def _says(forgotten: ForgottenNote) -> str:
+    return "\n".join(each.text for each in read_notes(forgotten.text) if isinstance(each, Note))

@@ -1,4 +1,4 @@
-"""`curtainwall policy`: what the rules say of a call and why, which rules there are, and where they come from."""
+"""`curtainwall policy`: judge and explain calls, list rules, and test and import them."""
 
 import json
 import os
@@ -6,13 +6,14 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, note, paint, require_directory, show, show_json, verdict_word
+from curtainwall.compose.masker import judging_masker
 from curtainwall.compose.policy import rule_sources
-from curtainwall.compose.setup import Setup, judging_masker, load_setup
+from curtainwall.compose.setup import Setup, load_setup
 from curtainwall.compose.tools import judged_tools
 from curtainwall.compose.trial import (
     INVALID,
@@ -37,27 +38,19 @@ from curtainwall.model import (
     denial,
     in_order,
 )
-from curtainwall.policy import (
-    Judged,
-    Lists,
-    Policy,
-    Protection,
-    Result,
-    RuleCard,
-    RuleSource,
-    Trial,
-    import_permissions,
-    judge_trial,
-    labels_of,
-    load,
-    read_corpus,
-    run_corpus,
-)
+from curtainwall.policy import Lists, Policy, Protection, RuleCard, RuleSource, labels_of, load
 from curtainwall.session import Rules, inert
 
+if TYPE_CHECKING:
+    # Start-up time: explaining a verdict needs neither a corpus nor the import of permissions.
+    from curtainwall.policy import Result, Trial
 
-def run_trials(home: Home, file: Path, policy_files: list[Path]) -> tuple[Result, ...]:
-    """Return what came out for every line of a corpus, under the rules that ship, the user's own, and those that were given."""
+
+def run_trials(home: Home, file: Path, policy_files: list[Path]) -> "tuple[Result, ...]":
+    """Return the result of every line of a corpus, under the rules that ship, the user's own, and `policy_files`."""
+    # Start-up time: as above.
+    from curtainwall.policy import Judged, judge_trial, read_corpus, run_corpus
+
     sources = rule_sources(home, policy_files)
     tools = judged_tools(home, judging_masker(home))
     try:
@@ -67,7 +60,7 @@ def run_trials(home: Home, file: Path, policy_files: list[Path]) -> tuple[Result
     except Broken as fault:
         raise Broken(f"`{file}`: {fault}") from None
     if not trials:
-        # Nothing expected is nothing tested: a green answer would be taken for more than it is.
+        # Without expected verdicts nothing is tested, so passing would be misleading.
         raise Broken(f"`{file}` holds no expected verdict; docs/policy.md says how a line is written")
 
     @cache
@@ -75,7 +68,7 @@ def run_trials(home: Home, file: Path, policy_files: list[Path]) -> tuple[Result
         added = (RuleSource("rules", rules, user=True),) if rules else ()
         return load((*sources, *added), lists=lists, protection=protection)
 
-    def judged(trial: Trial) -> Judged:
+    def judged(trial: "Trial") -> Judged:
         if trial.call is None:
             return judge_trial(trial, sources)
         lists = Lists(trial.lists.hosts, trial.lists.remotes, trial.lists.push_remotes, trial.lists.teams)
@@ -112,14 +105,14 @@ def _judge(workspace: Path | None, project: Path | None, policy: list[Path] | No
     for warning in setup.warnings:
         note(f"warning: {warning}")
     try:
-        place, remark = workspace_for(setup, workspace, project)
+        target, remark = workspace_for(setup, workspace, project)
     except CommandRefused as refusal:
         raise Misuse(str(refusal)) from None
     require_directory(workspace, "--workspace")
     require_directory(project, "--project")
     if remark:
         note(f"note: {remark}")
-    return setup, judge_for(setup, place, mode, frozenset(label.strip() for label in labels.split(",") if label.strip()))
+    return setup, judge_for(setup, target, mode, frozenset(label.strip() for label in labels.split(",") if label.strip()))
 
 
 @app.command()
@@ -171,10 +164,10 @@ def explain_call(
     setup, judge = _judge(workspace, project, policy, mode, labels)
     name = tool or "TOOL"
     try:
-        name, given = (
+        name, call_arguments = (
             read_call(next(_calls("one call, a JSON object on a line, is"), b"")) if tool is None else (tool, read_json(arguments))
         )
-        ruling = judge.call(name, given)
+        ruling = judge.call(name, call_arguments)
     except BadCall as bad:
         ruling = TrialResult(denial(bad.rule, str(bad)))
     except (ValueError, RecursionError) as fault:
@@ -183,23 +176,29 @@ def explain_call(
         note(
             "note: judged as a workspace of the session's own; a project, as `start --workspace DIR` has it, is judged with `--project DIR`"
         )
-    told = explain_trial(setup, judge, ruling, name)
+    explanation = explain_trial(setup, judge, ruling, name)
     hooks = hooks_for_call(setup, judge.facts.workspace.path, name) if ruling.subject else ()
     if output is Output.JSON:
         rules = [
-            {"id": card.id, "kind": card.kind, "title": card.title, "reason": card.reason, "source": card.source} for card in told.rules
+            {"id": card.id, "kind": card.kind, "title": card.title, "reason": card.reason, "source": card.source}
+            for card in explanation.rules
         ]
-        more = {"facts": list(told.facts), "labels": list(told.labels), "hooks": list(hooks), "changes": list(told.changes)}
+        more = {
+            "facts": list(explanation.facts),
+            "labels": list(explanation.labels),
+            "hooks": list(hooks),
+            "changes": list(explanation.changes),
+        }
         show_json({**ruling.document(), "rules": rules, **more})
         return
     show(f"{verdict_word(ruling.verdict.effect)}: {inert(ruling.verdict.reason)}")
     if ruling.subject:
         _paragraph("it wants", [f"{it.role} {in_order(it.value)}" for it in ruling.subject.resources])
-    _paragraph("because of", [f"{card.id} ({card.kind}, {card.source}): {card.title}" for card in told.rules])
-    _paragraph("facts", told.facts)
-    _paragraph("labels", told.labels)
+    _paragraph("because of", [f"{card.id} ({card.kind}, {card.source}): {card.title}" for card in explanation.rules])
+    _paragraph("facts", explanation.facts)
+    _paragraph("labels", explanation.labels)
     _paragraph("hooks that hear of it (none was run)", hooks)
-    _paragraph("what would change it", told.changes)
+    _paragraph("what would change it", explanation.changes)
 
 
 def _paragraph(title: str, lines: tuple[str, ...] | list[str]) -> None:
@@ -217,9 +216,9 @@ def rules(
     setup = load_setup(policy or ())
     for warning in setup.warnings:
         note(f"warning: {warning}")
-    found = {**dict.fromkeys(setup.policy.rules, ""), **setup.own_cards}
+    owners = {**dict.fromkeys(setup.policy.rules, ""), **setup.own_cards}
     if rule is not None:
-        card = next((card for card in found if card.id == rule), None)
+        card = next((card for card in owners if card.id == rule), None)
         if card is None:
             raise CommandRefused(f"there is no rule `{rule}`; `curtainwall policy rules` lists them")
         if output is Output.JSON:
@@ -227,9 +226,11 @@ def rules(
         else:
             show(f"{card.id} ({card.kind}, {card.source})\n{card.title}\n{card.reason}\n\n{card.text}".rstrip())
     elif output is Output.JSON:
-        show_json({"version": setup.policy.version, "rules": [{**_as_json(card), "for": whose} for card, whose in found.items()]})
+        show_json({"version": setup.policy.version, "rules": [{**_as_json(card), "for": whose} for card, whose in owners.items()]})
     else:
-        lines = [(card.id, card.kind, f"{card.source}, for {whose}" if whose else card.source, card.title) for card, whose in found.items()]
+        lines = [
+            (card.id, card.kind, f"{card.source}, for {whose}" if whose else card.source, card.title) for card, whose in owners.items()
+        ]
         show(columns(("rule", "kind", "from", "says"), lines))
 
 
@@ -268,6 +269,9 @@ def import_rules(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Turn Claude Code's permission lists into rules, never looser than they were."""
+    # Start-up time: as above.
+    from curtainwall.policy import import_permissions
+
     require_directory(workspace, "--workspace")
     try:
         settings = read_json(file.read_text(encoding="utf-8"))
@@ -276,8 +280,8 @@ def import_rules(
     lists = settings.get("permissions", settings) if isinstance(settings, dict) else None
     if isinstance(lists, dict) and not any(key in lists for key in _LISTS):
         raise Broken(f"`{file}` has no permission list (`allow`, `ask` or `deny`), so there is nothing to import")
-    here = os.path.realpath(workspace or Path.cwd())
-    imported = import_permissions(settings, workspace=here, home=user_homes()[0], name=name)
+    base = os.path.realpath(workspace or Path.cwd())
+    imported = import_permissions(settings, workspace=base, home=user_homes()[0], name=name)
     for remark in imported.notes:
         note(f"note: {inert(remark)}")
     if not write:
@@ -288,7 +292,7 @@ def import_rules(
 
 
 def _put(text: str, name: str) -> Path:
-    """Write rules into the user's directory, and only if all rules still load with them."""
+    """Write rules into the user's directory; remove them if the rules then fail to load."""
     home = find_home()
     home.prepare()
     private_directory(home.policy)

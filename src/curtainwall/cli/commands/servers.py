@@ -1,4 +1,4 @@
-"""`curtainwall servers`: the tool servers of others, what they offer, and taking over what was read."""
+"""`curtainwall servers`: add, test, review and remove third-party tool servers."""
 
 import asyncio
 import os
@@ -12,8 +12,9 @@ from pydantic import JsonValue
 
 from curtainwall.channels.plain import exact_rows
 from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, room, show, show_json
+from curtainwall.compose.masker import judging_masker
 from curtainwall.compose.servers import check_server, needed_paths, open_servers
-from curtainwall.compose.setup import Setup, judging_masker, load_setup
+from curtainwall.compose.setup import Setup, load_setup
 from curtainwall.config.edit import add_roles, add_server, has_server, remove_server, shown
 from curtainwall.config.loader import load_config
 from curtainwall.config.secrets import secret_variables
@@ -41,11 +42,11 @@ _SPELT_OUT = "= "
 
 
 def review_text(before: Review, offered: Mapping[str, OfferedTool]) -> str:
-    """Return all that is new in what a server offers, as comments beside the roles that are proposed; nothing where nothing is new."""
-    most = room()
+    """Return everything new that a server offers, as comments for the proposed roles; empty if nothing is new."""
+    width = room()
     rows: list[str] = []
     for line in _review(before, offered):
-        rows += [line] if most is None else exact_rows(line, most - len(_LEAD))
+        rows += [line] if width is None else exact_rows(line, width - len(_LEAD))
     return "\n".join(f"{_LEAD}{row}" for row in rows)
 
 
@@ -55,7 +56,7 @@ def new_tools(before: Review, offered: Mapping[str, OfferedTool]) -> list[str]:
 
 
 def changed_tools(before: Review, offered: Mapping[str, OfferedTool]) -> list[str]:
-    """Return the names of the tools that are described otherwise than when they were reviewed, or were in the meantime."""
+    """Return the names of tools whose description has changed since the review, even if it has changed back."""
     return sorted((before.compared(offered).changed & offered.keys()) - {*new_tools(before, offered)})
 
 
@@ -79,7 +80,7 @@ def _review(before: Review, offered: Mapping[str, OfferedTool]) -> Iterator[str]
 
 
 def _seen(mark: str, line: str) -> Iterator[str]:
-    """Yield a line with everything visible that is in it, and spelt out beneath it where letters may look like others."""
+    """Yield a line with all characters visible, and an escaped copy if it has characters that may look like others."""
     yield f"{mark}{visible(in_order(line))}"
     if not line.isascii():
         yield f"{mark}{_SPELT_OUT}{''.join(letter if letter.isascii() else _escaped(letter) for letter in line)}"
@@ -99,32 +100,32 @@ KnownArgument = Annotated[str, typer.Argument(metavar="SERVER", help="as in `[se
 def list_servers(output: OutputOption = Output.TEXT) -> None:
     """List the servers: how they run, and how many of their tools can be called."""
     setup = load_setup()
-    servers, told = _servers(setup), list[dict[str, object]]()
+    servers, documents = _servers(setup), list[dict[str, object]]()
     for spec in setup.servers:
-        standings = [servers.shelf.standing(spec.name, tool) for tool in {*servers.shelf.review(spec.name).tools, *spec.tools}]
-        told.append(
+        standings = [servers.catalogue.standing(spec.name, tool) for tool in {*servers.catalogue.review(spec.name).tools, *spec.tools}]
+        documents.append(
             {
                 "name": spec.name,
                 "command": [spec.command, *spec.args],
                 "runs": "trusted" if spec.trusted else "sandbox",
                 "shared": spec.shared,
                 "running": is_running(setup.home.root / "servers", spec.name),
-                "reviewed": bool(servers.shelf.review(spec.name).tools),
+                "reviewed": bool(servers.catalogue.review(spec.name).tools),
                 "ready": standings.count(ToolStatus.READY),
                 "suspended": standings.count(ToolStatus.CHANGED),
                 "denied": len(standings) - standings.count(ToolStatus.READY) - standings.count(ToolStatus.CHANGED),
             }
         )
     if output is Output.JSON:
-        show_json(told)
+        show_json(documents)
         return
-    if not told:
+    if not documents:
         note("no server is configured; `curtainwall servers add NAME -- COMMAND …` adds one")
         return
     rows = [
         (it["name"], it["runs"], "all sessions" if it["shared"] else "each session", "yes" if it["running"] else "no", it["ready"],
          it["suspended"], it["denied"], "" if it["reviewed"] else f"curtainwall servers annotate {it['name']}")
-        for it in told
+        for it in documents
     ]  # fmt: skip
     show(columns(("server", "runs in", "one for", "running", "ready", "suspended", "denied", "next"), rows))
 
@@ -146,11 +147,11 @@ def add(
 ) -> None:
     """Write a server into the configuration; what its program needs to read is found where possible."""
     program, *args = command
-    # A path that is given twice, or lies in one that is given, says nothing new.
+    # Drop paths that are given twice, and needed paths inside a given one.
     reads = [*dict.fromkeys(os.path.normpath(path) for path in read or ())]
     writes = [*dict.fromkeys(os.path.normpath(path) for path in write or ())]
-    open_ = [os.path.expanduser(path) for path in (*reads, *writes)]
-    needed = () if trusted else tuple(path for path in needed_paths(program, args) if not any(is_beneath(path, one) for one in open_))
+    granted = [os.path.expanduser(path) for path in (*reads, *writes)]
+    needed = () if trusted else tuple(path for path in needed_paths(program, args) if not any(is_beneath(path, each) for each in granted))
     settings: dict[str, object] = {
         "command": os.path.abspath(program) if "/" in program else program,
         "args": args,
@@ -162,22 +163,22 @@ def add(
         "shared": shared,
         "timeout": timeout,
     }
-    given = {key: value for key, value in settings.items() if value not in ([], False, None)}
+    written = {key: value for key, value in settings.items() if value not in ([], False, None)}
     home = find_home()
-    # Seen as the file would be seen, before anything is written.
+    # Check it as the loader would, before anything is written.
     hosts = check_server(name, env or (), network or (), secret_variables(load_config(home.config)))
     ServerSpec(name, program, tuple(args), read=tuple(reads), write=tuple(writes), network=hosts, trusted=trusted, shared=shared)
     home.prepare()
-    add_server(home.config, name, given)
+    add_server(home.config, name, written)
     if output is Output.JSON:
-        show_json({"name": name, "settings": given, "path": str(home.config)})
+        show_json({"name": name, "settings": written, "path": str(home.config)})
         return
     show(f"added `{name}` to {home.config}")
     if needed:
         note(f"it may read {', '.join(f'`{path}`' for path in needed)}, which its command line names")
     if shutil.which(program) is None:
         note(f"the program `{inert(program)}` is not on the path yet; install it, or correct `servers.{name}.command`")
-    for path in (path for path in open_ if path.startswith("/") and not os.path.exists(path)):
+    for path in (path for path in granted if path.startswith("/") and not os.path.exists(path)):
         note(f"`{inert(path)}` does not exist; the server starts once it does")
     note(f"next: `curtainwall servers test {name}`, then `curtainwall servers annotate {name}`")
 
@@ -202,20 +203,20 @@ def try_out(name: KnownArgument, output: OutputOption = Output.TEXT) -> None:
     setup = load_setup()
     spec = _find(setup, name)
     about, offered = _ask(setup, spec)
-    shelf, now = _servers(setup).shelf, dict[str, tuple[str, str]]()
+    shelf, now = _servers(setup).catalogue, dict[str, tuple[str, str]]()
     review = shelf.review(name).compared(offered)
     for tool in sorted({*offered, *spec.tools}):
-        standing = ToolStatus.CHANGED if tool in review.changed else shelf.standing(name, tool)
+        status = ToolStatus.CHANGED if tool in review.changed else shelf.standing(name, tool)
         why = why_unusable(offered[tool]) if tool in offered else "the server does not offer it"
-        now[tool] = (standing.value, why or shelf.fault(name, tool))
+        now[tool] = (status.value, why or shelf.fault(name, tool))
     if output is Output.JSON:
-        tools = [{"name": tool, "standing": standing, "why": why} for tool, (standing, why) in now.items()]
+        tools = [{"name": tool, "standing": status, "why": why} for tool, (status, why) in now.items()]
         show_json({"name": name, "about": about, "tools": tools})
         return
     show(f"{name} answers: {about}, {len(offered)} tools")
-    rows = [(tool, standing, _roles(spec, tool), why) for tool, (standing, why) in now.items()]
+    rows = [(tool, status, _roles(spec, tool), why) for tool, (status, why) in now.items()]
     show(columns(("tool", "standing", "roles", "why"), rows))
-    if any(standing != ToolStatus.READY.value for standing, _ in now.values()):
+    if any(status != ToolStatus.READY.value for status, _ in now.values()):
         note(f"`curtainwall servers annotate {name}` proposes roles, and shows what has changed")
 
 
@@ -244,18 +245,20 @@ def annotate(
         for tool, why in refused.items():
             note(f"`{tool}` cannot be used: {why}")
     if write:
-        # INVARIANT: what is taken over is what was shown, and not what the server says when it is asked again.
+        # INVARIANT: take over what was shown, not what the server says when asked again.
         confirm(f"Take this over for `{name}`?", yes=yes)
         if proposals:
             add_roles(setup.home.config, name, proposals)
         reviews.write(name, Review(about, offered))
     if output is Output.JSON:
-        told = [{"tool": it.tool, "effect": it.roles.effect.value, "arguments": _arguments(it), "notes": [*it.notes]} for it in proposals]
+        proposed = [
+            {"tool": it.tool, "effect": it.roles.effect.value, "arguments": _arguments(it), "notes": [*it.notes]} for it in proposals
+        ]
         tools = [
             {"tool": tool, "reviewed": _tool_document(before.tools.get(tool)), "now": _tool_document(offered[tool])}
             for tool in (*new, *changed)
         ]
-        document = {"name": name, "about": about, "proposed": told, "new": new, "changed": changed, "tools": tools, "refused": refused}
+        document = {"name": name, "about": about, "proposed": proposed, "new": new, "changed": changed, "tools": tools, "refused": refused}
         show_json(document | {"written": write})
         return
     if write:
@@ -271,10 +274,10 @@ def _servers(setup: Setup) -> Servers:
 
 
 def _find(setup: Setup, name: str) -> ServerSpec:
-    found = next((spec for spec in setup.servers if spec.name == name), None)
-    if found is None:
+    server = next((spec for spec in setup.servers if spec.name == name), None)
+    if server is None:
         raise NotFound(f"there is no server `{name}`; `curtainwall servers list` shows them")
-    return found
+    return server
 
 
 def _ask(setup: Setup, spec: ServerSpec) -> tuple[str, dict[str, OfferedTool]]:
@@ -294,17 +297,17 @@ async def _answer(servers: Servers, spec: ServerSpec, place: Place | None) -> tu
 
 
 def _proposals(spec: ServerSpec, offered: Mapping[str, OfferedTool]) -> tuple[list[Proposal], dict[str, str]]:
-    """Return proposals for the tools that have no roles yet, and why some can have none."""
+    """Return proposals for tools without roles, and the reasons why some tools cannot have roles."""
     proposals: list[Proposal] = []
     refused: dict[str, str] = {}
     for tool in offered.values():
         try:
-            made = propose_roles(tool, trusted=spec.trusted, server=spec.name)
+            proposal = propose_roles(tool, trusted=spec.trusted, server=spec.name)
         except Broken as fault:
             refused[tool.name] = str(fault)
             continue
         if tool.name not in spec.tools:
-            proposals.append(made)
+            proposals.append(proposal)
     return proposals, refused
 
 

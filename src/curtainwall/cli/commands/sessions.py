@@ -1,4 +1,4 @@
-"""`curtainwall sessions`: which there are, what one is, and what can be done with it from outside."""
+"""`curtainwall sessions`: list and show sessions, and change them from outside."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 
 from curtainwall.channels.plain import counted
-from curtainwall.cli.read_only import open_to_look
+from curtainwall.cli.read_only import open_for_reading
 from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, hanging, note, show, show_json, timestamp
 from curtainwall.cli.session_removal import ago, clean, delete
 from curtainwall.compose.store import open_store
@@ -48,15 +48,15 @@ def held(
     # Start-up time: listings need none of this.
     from curtainwall.operations.held import still_held
 
-    with open_to_look(find_home()) as store:
+    with open_for_reading(find_home()) as store:
         rows = None if session is None else [find_session(store.index, session)]
-        found = [*still_held(store, rows)]
+        entries = [*still_held(store, rows)]
     if output is Output.JSON:
-        show_json([_held_json(it) for it in found])
-    elif found:
-        show(columns(("file", "now", "session", "since"), [(it.file.path, it.file.aside, it.session, when(it.at)) for it in found]))
+        show_json([_held_json(it) for it in entries])
+    elif entries:
+        show(columns(("file", "now", "session", "since"), [(it.file.path, it.file.aside, it.session, when(it.at)) for it in entries]))
         note(
-            f"{counted(len(found), 'file')} set aside: look at each, an agent may have written it; "
+            f"{counted(len(entries), 'file')} set aside: look at each, an agent may have written it; "
             "`curtainwall sessions restore FILE` puts one back"
         )
     else:
@@ -70,22 +70,22 @@ def restore(
     # Start-up time: listings need none of this.
     from curtainwall.operations.held import restore as put_back
 
-    with open_to_look(find_home()) as store:
+    with open_for_reading(find_home()) as store:
         for path in files:
             file, instead = put_back(store, path)
-            kept = f"; what was there instead is `{instead}` now" if instead is not None else ""
-            note(f"`{file.path}` is back{kept}")
+            remark = f"; what was there instead is `{instead}` now" if instead is not None else ""
+            note(f"`{file.path}` is back{remark}")
 
 
-def _held_json(found: "HeldEntry") -> dict[str, object]:
-    file = found.file
-    return {"path": file.path, "aside": file.aside, "replaced": file.is_replaced, "session": found.session, "at": timestamp(found.at)}
+def _held_json(entry: "HeldEntry") -> dict[str, object]:
+    file = entry.file
+    return {"path": file.path, "aside": file.aside, "replaced": file.is_replaced, "session": entry.session, "at": timestamp(entry.at)}
 
 
 app = typer.Typer()
 
 _ENDED = {"failed": "failed", "interrupted": "was interrupted"}
-# What the list says of a session: one whose last turn failed or was interrupted is ready all the same, and found under both words.
+# A session whose last turn failed or was interrupted is also ready, so both words find it.
 _STATUSES = (*get_args(SessionStatus), *_ENDED)
 IdArgument = Annotated[str, typer.Argument(metavar="SESSION", help="its id, or the beginning of it")]
 
@@ -113,7 +113,7 @@ def list_sessions(
         without_agent=None if callers or agent == OUTSIDE or channel == MCP else OUTSIDE,
         limit=limit,
     )
-    with open_to_look(find_home()) as store:
+    with open_for_reading(find_home()) as store:
         rows = [row for row in store.index.sessions(query) if status not in _ENDED or row.stands == status]
         stopped = [row.session for row in rows if is_stopped(store, row)]
     if output is Output.JSON:
@@ -139,21 +139,21 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
     from curtainwall.operations.desk import session_view
     from curtainwall.session import transcript
 
-    with open_to_look(find_home()) as store:
+    with open_for_reading(find_home()) as store:
         row = find_session(store.index, session)
         events = [lift(entry) for entry in store.log.read(session_stream(row.session))]
         owner = store.leases.owner(session_stream(row.session))
         nobody_works = is_stopped(store, row)
-    state, told = fold(events), transcript(events)
+    state, conversation = fold(events), transcript(events)
     budget, totals = figures(state), state.totals
     if output is Output.JSON:
         calls = [{"call": call, "tool": it.subject.tool, "standing": it.standing.value} for call, it in state.calls.items()]
         asks = [{"id": id_, "because": [rule for it in open_.asked.covers for rule in it.rules]} for id_, open_ in state.approvals.items()]
         about = {"owner": owner.pid if owner else None, "events": state.totals.events, "calls": state.totals.calls}
-        refused, reported = _counts_beside_the_gate(events)
+        refused, reported = _counts_outside_the_gate(events)
         about |= {"requests_refused": refused, "tool_uses_reported": reported}
         opens = {"open_calls": calls, "approvals": asks, "budget": [_figure_json(it) for it in budget]}
-        show_json({**_as_json(row), **about, **opens, **conversation_json(told, state)})
+        show_json({**_as_json(row), **about, **opens, **conversation_json(conversation, state)})
         return
     view = session_view(state, (), None)
     how = f", the last turn {_ENDED[row.stands]}" if row.stands in _ENDED else ""
@@ -176,14 +176,14 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
             "log",
             f"{counted(totals.events, 'event')}, {counted(totals.turns, 'turn')}, {counted(totals.calls, 'call')}, {totals.denials} denied",
         ),
-        *_beside_the_gate(events),
+        *_lines_outside_the_gate(events),
         *(line.split(maxsplit=1) for line in budget_lines(view.budget, view.exhausted)),
-        *conversation_lines(told, state),
+        *conversation_lines(conversation, state),
     ]
     show("\n".join(f"{name:<10} {hanging(inert(str(value)), 11)}" for name, value in lines))
 
 
-def _counts_beside_the_gate(events: Sequence[AnyEvent]) -> tuple[int, int]:
+def _counts_outside_the_gate(events: Sequence[AnyEvent]) -> tuple[int, int]:
     """Return how many requests the proxy refused, and how many uses of its own tools the agent reported."""
     refusals = [event for event in events if isinstance(event, RequestsRefused)]
     reports = [event for event in events if isinstance(event, ToolUsesReported)]
@@ -191,8 +191,8 @@ def _counts_beside_the_gate(events: Sequence[AnyEvent]) -> tuple[int, int]:
     return refused, sum(event.more + len(event.uses) for event in reports)
 
 
-def _beside_the_gate(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
-    refused, reported = _counts_beside_the_gate(events)
+def _lines_outside_the_gate(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
+    refused, reported = _counts_outside_the_gate(events)
     lines: list[tuple[str, str]] = []
     if refused:
         lines.append(("refused", f"{counted(refused, 'request')} by the network proxy; `audit.jsonl` and the web list them"))
@@ -212,12 +212,12 @@ def history(
     from curtainwall.channels.slash.lines import history_lines
     from curtainwall.cli.conversations import utterances_in
 
-    with open_to_look(find_home()) as store:
-        said = utterances_in(store.log, find_session(store.index, session).session)
+    with open_for_reading(find_home()) as store:
+        messages = utterances_in(store.log, find_session(store.index, session).session)
     if output is Output.JSON:
-        show_json([{"by": it.by or None, "text": it.text, "end": it.end} for it in said[-count:]])
-    elif said:
-        show("\n".join(history_lines(said, count)))
+        show_json([{"by": it.by or None, "text": it.text, "end": it.end} for it in messages[-count:]])
+    elif messages:
+        show("\n".join(history_lines(messages, count)))
     else:
         note("nothing was said yet")
 
@@ -243,8 +243,8 @@ def why(
         async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
             return Explanations(sessions).why(row.session, about)
 
-    told = asyncio.run(explained())
-    show_json(told.model_dump(mode="json")) if output is Output.JSON else show("\n".join(why_lines(told)))
+    report = asyncio.run(explained())
+    show_json(report.model_dump(mode="json")) if output is Output.JSON else show("\n".join(why_lines(report)))
 
 
 @app.command()
@@ -261,18 +261,18 @@ def budget(
     from curtainwall.compose.setup import ActiveSetup, load_setup
     from curtainwall.operations.desk import session_view
 
-    wanted = _wanted(kind, amount)
+    new_limit = _wanted(kind, amount)
     home = find_home()
     with open_store(home) as store:
         row = find_session(store.index, session)
-    if wanted is not None:
+    if new_limit is not None:
 
         async def send(command: RaiseBudget) -> None:
             setup = load_setup()
             async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
-                await sessions.house.send(row.session, command)
+                await sessions.registry.send(row.session, command)
 
-        asyncio.run(send(RaiseBudget(by=local_user(), kind=wanted[0], limit=wanted[1])))
+        asyncio.run(send(RaiseBudget(by=local_user(), kind=new_limit[0], limit=new_limit[1])))
     with open_store(home) as store:
         state = fold(lift(entry) for entry in store.log.read(session_stream(row.session)))
     view = session_view(state, (), None)
@@ -280,7 +280,7 @@ def budget(
         show_json({"session": row.session, "budget": [_figure_json(it) for it in figures(state)], "exhausted": list(view.exhausted)})
         return
     show("\n".join(budget_lines(view.budget, view.exhausted)))
-    if wanted is not None and state.turn_waits and not view.exhausted:
+    if new_limit is not None and state.turn_waits and not view.exhausted:
         on = "`curtainwall serve`, or the next ask of the team," if row.channel == TEAMS else f"`curtainwall start --resume {row.session}`"
         note(f"where the session is not open anywhere, {on} goes on")
 
@@ -292,11 +292,11 @@ def _wanted(kind: str | None, amount: str | None) -> tuple[BudgetKind, float] | 
     if kind is None:
         return None
     try:
-        read = read_budget(f"{kind} {amount or ''}".strip())
+        request = read_budget(f"{kind} {amount or ''}".strip())
     except SlashUsageError as error:
         raise Misuse(f"{error}; write `tokens 2m`, `steps 500`, `seconds 4h` or `dollars 10`") from None
-    assert read.kind is not None
-    return read.kind, read.limit
+    assert request.kind is not None
+    return request.kind, request.limit
 
 
 @app.command()
@@ -316,7 +316,7 @@ def rename(
 
     async def send() -> None:
         async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
-            await sessions.house.send(row.session, RenameSession(by=local_user(), name=name))
+            await sessions.registry.send(row.session, RenameSession(by=local_user(), name=name))
 
     asyncio.run(send())
     show_json({"session": row.session, "name": name}) if output is Output.JSON else show(f"{row.session} is now `{inert(name)}`")
@@ -332,7 +332,7 @@ def export(
     # Start-up time: listings need none of this.
     from curtainwall.operations.replay import export_lines
 
-    with open_to_look(find_home()) as store:
+    with open_for_reading(find_home()) as store:
         row = find_session(store.index, session)
         entries = store.log.read(session_stream(row.session))
     lines = list(export_lines(entries))
@@ -342,7 +342,8 @@ def export(
         else "".join(f"{line}\n" for line in lines)
     )
     if to is None:
-        sys.stdout.write(text)
+        # The bytes that were logged, in whatever encoding other output is.
+        sys.stdout.buffer.write(text.encode())
         return
     try:
         descriptor = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -363,19 +364,19 @@ def replay(
     from curtainwall.operations.replay import replay_file, replay_session
 
     is_file = os.path.exists(session) or "/" in session or session.endswith(".jsonl")
-    with open_to_look(find_home()) as store:
-        told = replay_file(Path(session), store.blobs) if is_file else replay_session(store, session)
-    if told.torn:
+    with open_for_reading(find_home()) as store:
+        result = replay_file(Path(session), store.blobs) if is_file else replay_session(store, session)
+    if result.torn:
         note("the last line is torn and was left out")
     if output is Output.JSON:
-        found = [{"seq": it.seq, "what": it.what} for it in told.violations]
-        show_json({"entries": told.entries, "status": told.status, "torn": told.torn, "violations": found})
+        violations = [{"seq": it.seq, "what": it.what} for it in result.violations]
+        show_json({"entries": result.entries, "status": result.status, "torn": result.torn, "violations": violations})
     else:
-        for it in told.violations:
+        for it in result.violations:
             show(f"entry {it.seq}: {inert(it.what)}")
-        broken = counted(len(told.violations), "broken promise") if told.violations else "no broken promises"
-        show(f"{counted(told.entries, 'entry', 'entries')}, the session is {told.status}: {broken}")
-    if told.violations:
+        broken = counted(len(result.violations), "broken promise") if result.violations else "no broken promises"
+        show(f"{counted(result.entries, 'entry', 'entries')}, the session is {result.status}: {broken}")
+    if result.violations:
         raise typer.Exit(1)
 
 
@@ -408,8 +409,8 @@ def fork(
             note(f"{forked.copied.skipped} sockets and devices were left behind")
         if forked.mode.value != row.mode:
             note(f"mode `{row.mode}` was not taken over; the fork is in `{forked.mode}`")
-        told = {"session": forked.session, "parent": row.session, "workspace": forked.workspace, "mode": forked.mode.value}
-        show_json(told) if output is Output.JSON else show(forked.session)
+        document = {"session": forked.session, "parent": row.session, "workspace": forked.workspace, "mode": forked.mode.value}
+        show_json(document) if output is Output.JSON else show(forked.session)
 
     asyncio.run(run())
 

@@ -31,6 +31,8 @@ from curtainwall.compose.agents import ContainerKind, RunningAgents, all_agents,
 from curtainwall.compose.ask_files import ask_files_of
 from curtainwall.compose.gate import GatedSessions, open_gate, session_hooks
 from curtainwall.compose.setup import Setup, load_setup
+from curtainwall.compose.telemetry import exporting, reported
+from curtainwall.config.agents import SHIPPED
 from curtainwall.host.user import local_user
 from curtainwall.model import (
     GIT_CLONE,
@@ -62,7 +64,7 @@ _DENIED = "whoever started this task has every ask denied (--on-ask deny)"
 
 @dataclass(frozen=True, slots=True)
 class RepoClone:
-    """The clone of one session, and how its user is told."""
+    """Clones a repository for one session, and reports to its user."""
 
     wired: GatedSessions
     line: ChannelPorts
@@ -72,23 +74,23 @@ class RepoClone:
     telling: OneShotSettings
 
     async def begin(self, url: str) -> int | None:
-        """Clone a repository into the workspace; return an exit code where that has to wait for somebody."""
+        """Clone a repository into the workspace; return an exit code if that has to wait for somebody."""
         note(f"cloning {inert(url)}")
         request = CallRequest(tool=GIT_CLONE, arguments={"url": url, "path": HERE})
-        return await self._come_to(await self.wired.gate.request(self.session, request, wait=False))
+        return await self._settle(await self.wired.gate.request(self.session, request, wait=False))
 
     async def go_on(self) -> int | None:
-        """Go on with a clone that was asked for before the session was left; return an exit code where it still waits.
+        """Continue a clone that began before the session was left; return an exit code if it still waits.
 
-        The task was meant for the repository: where nothing came of the clone, it is asked for again, and raised why it is denied.
+        The task needs the repository: if the clone failed, ask for it again, and raise the reason if it is denied.
         """
-        # It comes before the first turn; a later call of the same tool is the agent's own, and its agent goes on with it.
+        # The clone comes before the first turn; later calls of the same tool belong to the agent, which continues them.
         if self.line.desk.view(self.session).turns or self._uncloned() is None:
             return None
-        async with self.wired.house.hold(self.session) as actor:
+        async with self.wired.registry.hold(self.session) as actor:
             waiting = [call for call, it in actor.state.calls.items() if it.turn is None and it.subject.tool == GIT_CLONE]
         for call in waiting:
-            if (code := await self._come_to(await self.wired.gate.go_on(self.session, call))) is not None:
+            if (code := await self._settle(await self.wired.gate.resume(self.session, call))) is not None:
                 return code
         if (url := self._uncloned()) is None:
             return None
@@ -96,43 +98,47 @@ class RepoClone:
         return await self.begin(url)
 
     def _uncloned(self) -> str | None:
-        """Return the repository that the session should have begun with, where that was asked for and nothing came of it."""
-        wanted: dict[CallId, str] = {}
+        """Return the repository that the session should have begun with, if its clone was requested and did not succeed."""
+        urls: dict[CallId, str] = {}
         for event in (recorded.event for recorded in self.line.feed.read(session_stream(self.session))):
             match event:
                 case CallRequested(turn=None, subject=subject) if subject.tool == GIT_CLONE and subject.raw.get("path") == HERE:
-                    wanted[event.call] = str(subject.raw.get("url"))
-                case CallFinished(ok=True) if event.call in wanted:
+                    urls[event.call] = str(subject.raw.get("url"))
+                case CallFinished(ok=True) if event.call in urls:
                     return None
                 case _:
                     continue
-        return next(reversed(wanted.values()), None)
+        return next(reversed(urls.values()), None)
 
-    async def _come_to(self, answer: Answer) -> int | None:
+    async def _settle(self, answer: Answer) -> int | None:
         while answer.waiting:
             ask = next((it for it in self.line.desk.view(self.session).pending if it.call == answer.call), None)
             if ask is not None and self.telling.on_ask == "park":
                 return await leave(self.line, self.session, self.by, self.task, self.telling, interrupted=False)
             if ask is not None and self.telling.on_ask == "deny":
-                no = AnswerApproval(by=self.by, approval=ask.approval, granted=False, reason=_DENIED)
-                await self.line.desk.send(self.session, no)
+                denial = AnswerApproval(by=self.by, approval=ask.approval, granted=False, reason=_DENIED)
+                await self.line.desk.send(self.session, denial)
             elif ask is not None and not await wait_until_settled(self.line, self.session, self.by, ask, self.telling):
                 return await leave(self.line, self.session, self.by, self.task, self.telling, interrupted=True)
-            answer = await self._answered(answer.call)
+            answer = await self._continued(answer.call)
         if answer.result is None or not answer.result.ok:
             if answer.result is None:
                 raise CommandRefused(f"the repository was not cloned: {inert(answer.verdict.reason)}")
             raise CommandRefused(f"the repository was not cloned: {inert(str(answer.result.value))}; {self._again()}")
         return None
 
-    async def _answered(self, call: CallId) -> Answer:
+    async def _continued(self, call: CallId) -> Answer:
         try:
-            return await self.wired.gate.go_on(self.session, call)
+            return await self.wired.gate.resume(self.session, call)
         except NotFound:
-            # A no closes the call, and the log says whose it was.
+            # A denial closes the call, and the log shows who denied it.
             events = [it.event for it in self.line.feed.read(session_stream(self.session))]
-            said = next((it for it in reversed(events) if isinstance(it, ApprovalAnswered)), None)
-            why = "nobody answered in time" if said is None else f"denied by {said.by.name}{f': {said.reason}' if said.reason else ''}"
+            answer = next((it for it in reversed(events) if isinstance(it, ApprovalAnswered)), None)
+            why = (
+                "nobody answered in time"
+                if answer is None
+                else f"denied by {answer.by.name}{f': {answer.reason}' if answer.reason else ''}"
+            )
             raise CommandRefused(f"the repository was not cloned: {inert(why)}; {self._again()}") from None
 
     def _again(self) -> str:
@@ -143,7 +149,7 @@ _LONGEST_INPUT = 4 * 1024 * 1024
 
 
 class ResultFormat(StrEnum):
-    """How the result of one task is told."""
+    """The format of the result of one task."""
 
     TEXT = "text"
     JSON = "json"
@@ -174,9 +180,9 @@ class _StartOptions:
     shape: ResultFormat
     on_ask: OnAsk
     is_terminal: bool
-    """Somebody types, and sees what is said."""
+    """A person types and sees the conversation."""
     is_seen: bool
-    """They also see questions, which go to stderr."""
+    """The person also sees questions, which go to stderr."""
 
 
 def start(
@@ -185,8 +191,7 @@ def start(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="builtin, claude-local, or in a container: claude-code, codex, opencode, gemini, goose, or one of [agents.NAME]; "
-            "left out, as [sessions] says",
+            help=f"builtin, claude-local, or in a container: {', '.join(SHIPPED)}, or one of [agents.NAME]; left out, as [sessions] says",
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="demo, script:FILE, anthropic:NAME, openai:NAME …; docs/models.md has more")] = None,
@@ -216,21 +221,22 @@ def start(
         raise Misuse(f"there is no agent `{agent}` here; there are: {', '.join(all_agents(setup.config))}")
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     is_seen = is_terminal and sys.stderr.isatty()
-    told = _with_input(" ".join(task or ()).strip())
-    if task and told is None:
+    full_task = _with_input(" ".join(task or ()).strip())
+    if task and full_task is None:
         raise Misuse("the task is empty; say what to do, or leave it out for a conversation")
-    if told is None and resume is None and not is_terminal:
+    if full_task is None and resume is None and not is_terminal:
         raise Misuse("there is no terminal for a conversation; give a TASK, or pipe one in")
-    if told is None and is_terminal and output is not ResultFormat.TEXT:
+    if full_task is None and is_terminal and output is not ResultFormat.TEXT:
         raise Misuse("--output is for one task; give a TASK")
     if model is not None and model.startswith("script:"):
-        # The session keeps the name, and may be taken up from anywhere.
+        # The session keeps this name, and may be resumed from any directory.
         model = f"script:{Path(model.removeprefix('script:')).expanduser().absolute()}"
-    wish = _StartOptions(
-        told, agent or setup.config.sessions.agent, model, workspace, repo, mode, name, resume, fork, output,
+    options = _StartOptions(
+        full_task, agent or setup.config.sessions.agent, model, workspace, repo, mode, name, resume, fork, output,
         on_ask or (OnAsk.WAIT if is_seen else OnAsk.PARK), is_terminal, is_seen,
     )  # fmt: skip
-    return asyncio.run(_until_ended(wish, setup))
+    with exporting(note):
+        return asyncio.run(_until_ended(options, setup))
 
 
 def _check_options(*, workspace: Path | None, repo: str | None, resume: str | None, fork: str | None, agent: str | None) -> None:
@@ -245,7 +251,7 @@ def _check_options(*, workspace: Path | None, repo: str | None, resume: str | No
 
 
 def _with_input(task: str) -> str | None:
-    """Return the task with what was piped in, or None where there is neither."""
+    """Return the task with the piped input, or None if there is neither."""
     if sys.stdin.isatty():
         return task or None
     piped = sys.stdin.buffer.read(_LONGEST_INPUT + 1) if not _is_nothing() else b""
@@ -256,17 +262,17 @@ def _with_input(task: str) -> str | None:
 
 
 def _is_nothing() -> bool:
-    """Tell whether stdin is closed or leads nowhere."""
+    """Tell whether stdin is closed or is /dev/null."""
     try:
         return os.path.samestat(os.fstat(0), os.stat(os.devnull))
     except OSError:
         return True
 
 
-async def _until_ended(wish: _StartOptions, setup: Setup) -> int:
-    """Work until it is done; where a signal ends it, close everything first, because a command may have left something in a project."""
+async def _until_ended(options: _StartOptions, setup: Setup) -> int:
+    """Work until done. If a signal ends the work, close everything first: a command may have left something in a project."""
     codes: list[int] = []
-    work = asyncio.ensure_future(_started(wish, setup))
+    work = asyncio.ensure_future(_started(options, setup))
 
     def end(code: int) -> None:
         if not codes:
@@ -282,91 +288,94 @@ async def _until_ended(wish: _StartOptions, setup: Setup) -> int:
         return codes[0]
 
 
-async def _started(wish: _StartOptions, setup: Setup) -> int:
+async def _started(options: _StartOptions, setup: Setup) -> int:
     by = local_user()
     async with AsyncExitStack() as stack:
         wired = await stack.enter_async_context(open_gate(setup))
-        wanted = session_spec(wired, wish.agent, wish.model, wish.workspace, wish.mode, wish.name)
-        work = await stack.enter_async_context(run_agents(wired, model_finder(wired), replace(wanted, name="")))
-        await _require_agent(wish, work, wanted)
-        session = await _session(wish, work, wanted, by)
-        _ask_about_hooks(wish, work, session)
+        await stack.enter_async_context(reported(wired))
+        spec = session_spec(wired, options.agent, options.model, options.workspace, options.mode, options.name)
+        work = await stack.enter_async_context(run_agents(wired, model_finder(wired), replace(spec, name="")))
+        await _require_agent(options, work, spec)
+        session = await _session(options, work, spec, by)
+        _ask_about_hooks(options, work, session)
         await stack.enter_async_context(ask_files_of(wired, session))
         await stack.enter_async_context(session_hooks(wired, session))
         line = work.line
-        telling = OneShotSettings(
-            shape=wish.shape.value,
-            on_ask=wish.on_ask.value,
+        settings = OneShotSettings(
+            shape=options.shape.value,
+            on_ask=options.on_ask.value,
             out=sys.stdout,
             err=sys.stderr,
             colour=wants_colour(sys.stdout),
-            keys=wish.is_seen,
+            keys=options.is_seen,
             attend=work.turns.attend,
-            holding=OwnerWatch(partial(holder_of, wired.store)),
+            owner_watch=OwnerWatch(partial(holder_of, wired.store)),
         )
-        cloning = RepoClone(wired, line, session, by, wish.task, telling)
-        parked = await cloning.go_on() if wish.resume is not None else None
-        if wish.repo is not None:
-            parked = await cloning.begin(wish.repo)
-        return parked if parked is not None else await _talk(wish, work, line, session, by, telling)
+        clone = RepoClone(wired, line, session, by, options.task, settings)
+        parked = await clone.go_on() if options.resume is not None else None
+        if options.repo is not None:
+            parked = await clone.begin(options.repo)
+        return parked if parked is not None else await _talk(options, work, line, session, by, settings)
 
 
-async def _require_agent(wish: _StartOptions, work: RunningAgents, wanted: SessionSpec) -> None:
-    """See before anything is opened that the agent and its model are there: what is missing is a fault of the command line."""
-    going_on = wish.resume or wish.fork
-    agent = wanted.agent if going_on is None else find_session(work.wired.store.index, going_on).agent
-    kind = work.crew.kind_of(agent)
-    if wish.model is not None or going_on is None:
-        kind.require_model(agent, wish.model or wanted.model)
-    if isinstance(kind, ContainerKind) and wish.is_seen and await kind.lacks_image(agent):
+async def _require_agent(options: _StartOptions, work: RunningAgents, spec: SessionSpec) -> None:
+    """Check that the agent and its model exist before opening anything, so that a mistake on the command line has no effect."""
+    existing = options.resume or options.fork
+    agent = spec.agent if existing is None else find_session(work.wired.store.index, existing).agent
+    kind = work.agents.kind_of(agent)
+    if options.model is not None or existing is None:
+        kind.require_model(agent, options.model or spec.model)
+    if isinstance(kind, ContainerKind) and options.is_seen and await kind.lacks_image(agent):
         confirm(f"there is no image for `{agent}` yet, and building it takes a few minutes. Build it now?", yes=False)
         async for line in kind.build(agent):
             note(inert(line))
     await kind.require_ready(agent)
-    if wanted.workspace is not None and isinstance(kind, ContainerKind):
-        if wanted.mode is Mode.PLAN:
-            note(f"`{agent}` can read everything in `{inert(str(wanted.workspace))}`, and change nothing there")
+    if spec.workspace is not None and isinstance(kind, ContainerKind):
+        if spec.mode is Mode.PLAN:
+            note(f"`{agent}` can read everything in `{inert(str(spec.workspace))}`, and change nothing there")
         else:
             grants = "can read and change everything in it without asking"
-            note(f"`{inert(str(wanted.workspace))}` is given to `{agent}`, which {grants}; --mode plan lets it read alone")
+            note(f"`{inert(str(spec.workspace))}` is given to `{agent}`, which {grants}; --mode plan lets it read alone")
 
 
-async def _session(wish: _StartOptions, work: RunningAgents, wanted: SessionSpec, by: Who) -> SessionId:
+async def _session(options: _StartOptions, work: RunningAgents, spec: SessionSpec, by: Who) -> SessionId:
     wired = work.wired
-    if wish.fork is not None:
-        opened = await work.desk.open(Opening(how="fork", of=find_session(wired.store.index, wish.fork).session, name=wish.name), by)
-        for told in opened.notes:
-            note(told)
+    if options.fork is not None:
+        opened = await work.desk.open(Opening(how="fork", of=find_session(wired.store.index, options.fork).session, name=options.name), by)
+        for line in opened.notes:
+            note(line)
         session = opened.session
-    elif wish.resume is not None:
-        session = find_session(wired.store.index, wish.resume).session
-        await complete_opening(wired.house, session, by)
+    elif options.resume is not None:
+        session = find_session(wired.store.index, options.resume).session
+        await complete_opening(wired.registry, session, by)
     else:
-        return await open_new(wired.sessions, wanted, by)
-    if wish.model is not None:
-        await work.desk.send(session, ChangeModel(by=by, model=wish.model))
-    if wish.mode is not None:
-        await work.desk.send(session, ChangeMode(by=by, mode=wish.mode))
+        return await open_new(wired.sessions, spec, by)
+    if options.model is not None:
+        await work.desk.send(session, ChangeModel(by=by, model=options.model))
+    if options.mode is not None:
+        await work.desk.send(session, ChangeMode(by=by, mode=options.mode))
     return session
 
 
-async def _talk(wish: _StartOptions, work: RunningAgents, line: ChannelPorts, session: SessionId, by: Who, telling: OneShotSettings) -> int:
-    if wish.task is not None or not wish.is_terminal:
-        return await one_shot(line, session, by, wish.task, telling)
+async def _talk(
+    options: _StartOptions, work: RunningAgents, line: ChannelPorts, session: SessionId, by: Who, task_settings: OneShotSettings
+) -> int:
+    if options.task is not None or not options.is_terminal:
+        return await one_shot(line, session, by, options.task, task_settings)
     home = work.wired.setup.home
     settings = ConversationSettings(
-        colour=telling.colour,
+        colour=task_settings.colour,
         log_places=lambda which: (f"log: {home.database}", f"audit: {home.session(which).audit}"),
         attend=work.turns.attend,
         history=home.root / "logs" / "typed",
         mask=work.wired.masker.mask_text,
-        holding=telling.holding,
+        owner_watch=task_settings.owner_watch,
     )
     return await converse(line, session, by, settings)
 
 
-def _ask_about_hooks(wish: _StartOptions, work: RunningAgents, session: SessionId) -> None:
-    """Ask once about hooks that a project brings along; without a terminal, only say that they do not run."""
+def _ask_about_hooks(options: _StartOptions, work: RunningAgents, session: SessionId) -> None:
+    """Ask once about a project's hooks; without a terminal, only report that they do not run."""
     from curtainwall.compose.hooks import pins_of
     from curtainwall.tools.hooks import HookTrust, workspace_hooks
 
@@ -376,22 +385,22 @@ def _ask_about_hooks(wish: _StartOptions, work: RunningAgents, session: SessionI
     pins = pins_of(work.wired.setup.home)
     trusted = dict(pins.all())
     try:
-        found = workspace_hooks(view.workspace.path, trusted)
+        hooks = workspace_hooks(view.workspace.path, trusted)
     except Broken as fault:
-        # A project's files are no reason not to work in it; hooks that cannot be read do not run.
+        # A project's files must not prevent work in it; hooks that cannot be read do not run.
         note(f"the hooks of `{inert(view.workspace.path)}` cannot be read and do not run: {inert(str(fault))}")
         return
-    if found.trust in (HookTrust.NONE, HookTrust.PINNED):
+    if hooks.trust in (HookTrust.NONE, HookTrust.PINNED):
         return
-    note(f"`{inert(found.workspace)}` brings {counted(len(found.settings.hooks), 'hook')} that would run as you, outside any sandbox:")
-    for hook in found.settings.hooks:
+    note(f"`{inert(hooks.workspace)}` brings {counted(len(hooks.settings.hooks), 'hook')} that would run as you, outside any sandbox:")
+    for hook in hooks.settings.hooks:
         note(card_text((f"{hook.event}: {inert(str(hook.action))}",), 2))
-    if not wish.is_seen:
-        note(f"they do not run; read them, then `curtainwall hooks trust {inert(found.workspace)}`")
+    if not options.is_seen:
+        note(f"they do not run; read them, then `curtainwall hooks trust {inert(hooks.workspace)}`")
         return
     try:
         confirm("Trust them as they are now?", yes=False)
     except (typer.Abort, typer.Exit):
         note("they do not run")
         return
-    pins.set(found.workspace, found.digest)
+    pins.set(hooks.workspace, hooks.digest)

@@ -1,4 +1,4 @@
-"""`curtainwall teams`: ask teams, tell them something, and see how their conversations go."""
+"""`curtainwall teams`: ask teams, send them messages, and follow their conversations."""
 
 import asyncio
 import math
@@ -51,14 +51,14 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
 
     async def look() -> tuple[list[PairFigures], dict[str, "ConversationStatus"], dict[str, tuple[str, ...]], bool]:
         async with open_gate(setup) as wired:
-            told = wired.teams.talk.figures()
-            # Only there to be quicker the next time: a disk that takes nothing is no reason not to tell.
+            figures = wired.teams.talk.figures()
+            # This only speeds up the next listing, so a full or read-only disk must not prevent this one.
             with suppress(CurtainwallError, OSError):
                 await wired.teams.archive.keep_sums(wired.teams.talk.sums)
-            is_idle = any(it.open and not is_worked_on(wired, it.session) for it in told)
-            return told, _standings(wired), {it.session: open_approvals(wired, it.session) for it in told}, is_idle
+            is_idle = any(it.open and not is_worked_on(wired, it.session) for it in figures)
+            return figures, _standings(wired), {it.session: open_approvals(wired, it.session) for it in figures}, is_idle
 
-    told, standings, asks, is_idle = asyncio.run(look()) if setup.home.database.exists() else ([], {}, {}, False)
+    figures, transcripts, asks, is_idle = asyncio.run(look()) if setup.home.database.exists() else ([], {}, {}, False)
     if output is Output.JSON:
         cards = [
             {
@@ -71,8 +71,10 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
             }
             for name, team in sorted(teams.items())
         ]
-        pairs = [{**figures_json(it), "approvals": asks[it.session], **_transcript_json(standings.get(it.session))} for it in told]
-        show_json({"teams": cards, "conversations": pairs, "totals": _totals(told)})
+        conversations = [
+            {**figures_json(it), "approvals": asks[it.session], **_transcript_json(transcripts.get(it.session))} for it in figures
+        ]
+        show_json({"teams": cards, "conversations": conversations, "totals": _totals(figures)})
         return
     if not teams:
         note("no team is configured; write `[teams.NAME]` into the configuration, or `curtainwall teams import FILE`")
@@ -82,23 +84,23 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
     for name, team in sorted(teams.items()):
         if not Path(team.project).expanduser().is_dir():
             note(f"{name}: `{inert(team.project)}` is no directory here; the team can be asked once it is")
-    if told:
+    if figures:
         show("")
-        status = {it.session: _status(it, asks[it.session]) for it in told}
-        pairs = [(it.pair, status[it.session], it.messages, it.open, it.tokens, _lifetime(it), when(it.used)) for it in told]
-        show(columns(("conversation", "status", "messages", "open", "tokens", "lifetime", "last used"), pairs))
-        totals = _totals(told)
+        status = {it.session: _status(it, asks[it.session]) for it in figures}
+        conversations = [(it.pair, status[it.session], it.messages, it.open, it.tokens, _lifetime(it), when(it.used)) for it in figures]
+        show(columns(("conversation", "status", "messages", "open", "tokens", "lifetime", "last used"), conversations))
+        totals = _totals(figures)
         show("")
-        many, talks = counted(int(totals["messages"]), "message"), counted(len(told), "conversation")
-        show(f"{many} in {talks}, {totals['average']:.1f} each, {totals['tokens']} tokens")
-    for it in told:
+        messages_text, conversations_text = counted(int(totals["messages"]), "message"), counted(len(figures), "conversation")
+        show(f"{messages_text} in {conversations_text}, {totals['average']:.1f} each, {totals['tokens']} tokens")
+    for it in figures:
         if asks[it.session]:
             note(f"{inert(str(it.pair))} {_waits_for(asks[it.session])}")
         if it.exhausted:
             note(f"{inert(str(it.pair))} waits, {shortage_text(it.session, it.exhausted)}")
-        stands = standings.get(it.session)
-        if stands is not None and stands.state == "broken":
-            note(f"{inert(str(it.pair))}: the agent's conversation is lost ({stands.why}); the next message begins a new one")
+        transcript = transcripts.get(it.session)
+        if transcript is not None and transcript.state == "broken":
+            note(f"{inert(str(it.pair))}: the agent's conversation is lost ({transcript.why}); the next message begins a new one")
     if is_idle:
         note(_NOBODY_WORKS)
 
@@ -118,20 +120,20 @@ def ask(
     """
     wait, text = _seconds(timeout), _message(question)
 
-    known: set[str] = set()
+    reported: set[str] = set()
 
-    async def asked(teams: Teams) -> TeamReply:
-        tellers = (_report_approvals(teams, team, thread, known), _report_shortages(teams, team, thread, known))
-        watching = [asyncio.create_task(each) for each in tellers]
+    async def ask_team(teams: Teams) -> TeamReply:
+        reports = (_report_approvals(teams, team, thread, reported), _report_shortages(teams, team, thread, reported))
+        tasks = [asyncio.create_task(task) for task in reports]
         try:
             async with teams.leaving():
                 return await teams.ask(team, text, thread=thread, wait=wait)
         finally:
-            for each in watching:
-                each.cancel()
-            await asyncio.gather(*watching, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    return _tell(_with(asker, asked), asker, thread, output, known)
+    return _tell(_with(asker, ask_team), asker, thread, output, reported)
 
 
 @app.command()
@@ -178,23 +180,23 @@ def history(
             if session is None:
                 return [], ""
             asks, worked_on = approvals_along(wired, wired.teams.talk.chain(pair)), is_worked_on(wired, session)
-            found, short = wired.teams.talk.exchanges(pair)[-limit:], wired.teams.talk.shortages(pair)
-            told = [(it, _exchange_document(it, asks, worked_on=worked_on)) for it in found]
-            if short:
-                return told, inert("; ".join(map(str, short)))
-            return told, _NOBODY_WORKS if not worked_on and any(it.is_open for it in found) else ""
+            exchanges, shortages = wired.teams.talk.exchanges(pair)[-limit:], wired.teams.talk.shortages(pair)
+            entries = [(it, _exchange_document(it, asks, worked_on=worked_on)) for it in exchanges]
+            if shortages:
+                return entries, inert("; ".join(map(str, shortages)))
+            return entries, _NOBODY_WORKS if not worked_on and any(it.is_open for it in exchanges) else ""
 
-    told, more = asyncio.run(look()) if setup.home.database.exists() else ([], "")
+    entries, remark = asyncio.run(look()) if setup.home.database.exists() else ([], "")
     if output is Output.JSON:
-        show_json([it for _, it in told])
+        show_json([it for _, it in entries])
         return
-    if not told:
-        begins = inert(f"curtainwall teams ask {team}{_options(asker, thread)}")
-        note(f"there is no such conversation with `{inert(team)}` yet; `{begins} …` begins one")
-    for each, it in told:
+    if not entries:
+        command = inert(f"curtainwall teams ask {team}{_options(asker, thread)}")
+        note(f"there is no such conversation with `{inert(team)}` yet; `{command} …` begins one")
+    for each, it in entries:
         show(_exchange(it, when(each.at)))
-    if more:
-        note(more)
+    if remark:
+        note(remark)
 
 
 @app.command()
@@ -223,14 +225,16 @@ def adopt(
                 return ()
             return adoptable_conversations(wired.teams, pair)
 
-    found = asyncio.run(do())
-    told = [{"id": it.conversation, "file": str(it.path), "size": it.size, "changed": timestamp(int(it.changed * 1000))} for it in found]
+    conversations = asyncio.run(do())
+    documents = [
+        {"id": it.conversation, "file": str(it.path), "size": it.size, "changed": timestamp(int(it.changed * 1000))} for it in conversations
+    ]
     if output is Output.JSON:
-        show_json({"adopted": conversation} if conversation else told)
+        show_json({"adopted": conversation} if conversation else documents)
     elif conversation:
         show(f"{pair} goes on with {conversation}")
-    elif told:
-        rows = [(it.conversation, when(int(it.changed * 1000)), it.size, it.path) for it in found]
+    elif documents:
+        rows = [(it.conversation, when(int(it.changed * 1000)), it.size, it.path) for it in conversations]
         show(columns(("conversation", "changed", "bytes", "file"), rows))
     else:
         note(f"there is no conversation that `{inert(str(pair))}` could adopt; name one with its ID and --file")
@@ -242,16 +246,16 @@ def import_(
 ) -> None:
     """Take over the teams of a `teams.json`, served by Claude Code as there; what it permits is not taken over."""
     home = find_home()
-    taken = import_teams(home.config, source)
+    imported = import_teams(home.config, source)
     if output is Output.JSON:
-        show_json([{"team": team.name, **team.settings, "notes": list(team.notes)} for team in taken.teams])
+        show_json([{"team": team.name, **team.settings, "notes": list(team.notes)} for team in imported.teams])
         return
-    for words in taken.notes:
-        note(inert(words))
-    for team in taken.teams:
+    for text in imported.notes:
+        note(inert(text))
+    for team in imported.teams:
         show(f"{inert(team.name)}: {inert(str(team.settings['project']))}")
-        for words in team.notes:
-            note(f"  {inert(words)}")
+        for text in team.notes:
+            note(f"  {inert(text)}")
     note(f"added to {home.config}; `curtainwall teams list` shows all")
 
 
@@ -269,7 +273,7 @@ def _message(words: list[str]) -> str:
 
 
 def _sent(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
-    """Tell what became of a message that nobody waits for, and who works on it where nobody does now."""
+    """Report what happened to a message that nobody waits for, and who will work on it if nobody does now."""
     code = _tell(reply, asker, thread, output)
     if code == DONE and not is_served(find_home()):
         note(_NOBODY_WORKS)
@@ -284,20 +288,20 @@ def _with(asker: str, do: Callable[[Teams], Awaitable[T]], *, works: bool = True
     return asyncio.run(run())
 
 
-async def _report_approvals(teams: Teams, team: str, thread: str, known: set[str]) -> None:
+async def _report_approvals(teams: Teams, team: str, thread: str, reported: set[str]) -> None:
     async for approval in teams.new_approvals(team, thread=thread):
-        known.add(approval)
+        reported.add(approval)
         note(f"{inert(team)} {_waits_for((approval,))}")
 
 
-async def _report_shortages(teams: Teams, team: str, thread: str, known: set[str]) -> None:
-    async for short in teams.new_shortages(team, thread=thread):
-        known.update(short.kinds if short.team == team else [f"{short.session} {kind}" for kind in short.kinds])
-        note(inert(str(short)))
+async def _report_shortages(teams: Teams, team: str, thread: str, reported: set[str]) -> None:
+    async for shortage in teams.new_shortages(team, thread=thread):
+        reported.update(shortage.kinds if shortage.team == team else [f"{shortage.session} {kind}" for kind in shortage.kinds])
+        note(inert(str(shortage)))
 
 
-def _status(told: PairFigures, approvals: Sequence[str]) -> str:
-    return "waiting for a human" if approvals else "budget used up" if told.exhausted else told.status
+def _status(figures: PairFigures, approvals: Sequence[str]) -> str:
+    return "waiting for a human" if approvals else "budget used up" if figures.exhausted else figures.status
 
 
 def _waits_for(approvals: Sequence[str]) -> str:
@@ -305,20 +309,20 @@ def _waits_for(approvals: Sequence[str]) -> str:
 
 
 def _exchange_document(exchange: TeamExchange, approvals: Sequence[str], *, worked_on: bool) -> dict[str, JsonValue]:
-    """Return a message and its answer, and where there is none yet, what a human has to do, or that nobody works on it now."""
-    told = exchange_json(exchange)
+    """Return a message and its answer; without one, what a human has to do, or that nobody works on it now."""
+    document = exchange_json(exchange)
     if approvals and exchange.state in ("working", "held"):
-        return {**told, "approvals": [*approvals]}
-    return {**told, "status": "begun"} if exchange.state == "working" and not worked_on else told
+        return {**document, "approvals": [*approvals]}
+    return {**document, "status": "begun"} if exchange.state == "working" and not worked_on else document
 
 
-def _tell(reply: TeamReply, asker: str, thread: str, output: Output, known: Collection[str] = ()) -> int:
-    """Tell what became of a message; `known` is what a human was told to answer, or to allow more of, already."""
-    news = reply.approvals if output is Output.JSON else [approval for approval in reply.approvals if approval not in known]
-    # The reply names a tool; from here it is fetched by a command, which is named below.
-    unanswered = f"{reply.team} {_waits_for(news)}" if news else f"{reply.team} has not answered yet; nothing is lost"
-    short = [*reply.exhausted, *(f"{it.session} {kind}" for it in reply.further for kind in it.kinds)]
-    if any(output is Output.JSON or each not in known for each in short):
+def _tell(reply: TeamReply, asker: str, thread: str, output: Output, reported: Collection[str] = ()) -> int:
+    """Report what happened to a message; `reported` are the approvals and budgets that were already reported."""
+    new_approvals = reply.approvals if output is Output.JSON else [approval for approval in reply.approvals if approval not in reported]
+    # The reply names a tool; on the command line, the command named below fetches it.
+    unanswered = f"{reply.team} {_waits_for(new_approvals)}" if new_approvals else f"{reply.team} has not answered yet; nothing is lost"
+    shortages = [*reply.exhausted, *(f"{it.session} {kind}" for it in reply.further for kind in it.kinds)]
+    if any(output is Output.JSON or each not in reported for each in shortages):
         unanswered = reply.text.rpartition("; ")[0]
     text = unanswered if reply.status == "waiting" else reply.text
     code = {"done": DONE, "sent": DONE, "accepted": DONE, "waiting": PARKED}.get(reply.status, FAILED)
@@ -340,34 +344,34 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output, known: Coll
 
 
 def _options(asker: str, thread: str) -> str:
-    """Return what names a conversation on the command line."""
+    """Return the options that name a conversation on the command line."""
     return f"{f' --from {shlex.quote(asker)}' if asker else ''}{f' --thread {shlex.quote(thread)}' if thread else ''}"
 
 
-def _exchange(told: JsonObject, at: str) -> str:
-    lines = [f"{at}  {told['handle']}  {told['by']}: {told['message']}"]
-    answer, asks = told.get("answer") or told.get("reason"), told.get("approvals")
+def _exchange(document: JsonObject, at: str) -> str:
+    lines = [f"{at}  {document['handle']}  {document['by']}: {document['message']}"]
+    answer, asks = document.get("answer") or document.get("reason"), document.get("approvals")
     if isinstance(asks, list):
         lines.append(f"  {_waits_for([str(it) for it in asks])}")
-    elif "exhausted" in told:
+    elif "exhausted" in document:
         lines.append("  begun, and a budget is used up")
-    elif "further" in told:
+    elif "further" in document:
         lines.append("  begun, and a budget is used up of a team that it waits for")
-    elif told["status"] == "begun":
+    elif document["status"] == "begun":
         lines.append("  begun, and nobody works on it now")
     else:
-        lines.append(f"  {told['status']}{f': {answer}' if answer else ''}")
+        lines.append(f"  {document['status']}{f': {answer}' if answer else ''}")
     return "\n".join(inert(line) for line in lines)
 
 
-def _totals(told: list[PairFigures]) -> dict[str, float]:
-    messages = sum(it.messages for it in told)
+def _totals(figures: list[PairFigures]) -> dict[str, float]:
+    messages = sum(it.messages for it in figures)
     return {
         "messages": messages,
-        "average": messages / len(told) if told else 0.0,
-        "tokens": sum(it.tokens for it in told),
-        "dollars": round(sum(it.dollars for it in told), 6),
-        "lifetime": sum((it.used - it.created) / 1000 for it in told) / len(told) if told else 0.0,
+        "average": messages / len(figures) if figures else 0.0,
+        "tokens": sum(it.tokens for it in figures),
+        "dollars": round(sum(it.dollars for it in figures), 6),
+        "lifetime": sum((it.used - it.created) / 1000 for it in figures) / len(figures) if figures else 0.0,
     }
 
 
@@ -377,17 +381,17 @@ def _standings(wired: GatedSessions) -> dict[str, "ConversationStatus"]:
     # Start-up time: local agents take long to load.
     from curtainwall.teams.adoption import recent_on_disk
 
-    return {str(told.session): told.standing for told in recent_on_disk(wired.teams)}
+    return {str(conversation.session): conversation.standing for conversation in recent_on_disk(wired.teams)}
 
 
-def _transcript_json(stands: "ConversationStatus | None") -> dict[str, object]:
-    if stands is None:
+def _transcript_json(status: "ConversationStatus | None") -> dict[str, object]:
+    if status is None:
         return {}
-    return {"transcript": {"id": stands.conversation, "state": stands.state, "why": stands.why, "unclaimed": len(stands.orphans)}}
+    return {"transcript": {"id": status.conversation, "state": status.state, "why": status.why, "unclaimed": len(status.orphans)}}
 
 
-def _lifetime(told: PairFigures) -> str:
-    return show_duration((told.used - told.created) / 1000)
+def _lifetime(figures: PairFigures) -> str:
+    return show_duration((figures.used - figures.created) / 1000)
 
 
 def _seconds(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""`curtainwall tools`: what an agent can ask for, and what each argument means at the gate."""
+"""`curtainwall tools`: the tools that agents can call, and what their arguments mean at the gate."""
 
 from typing import Annotated
 
@@ -19,11 +19,11 @@ app = typer.Typer()
 @app.command("list")
 def list_tools(server: Annotated[str | None, typer.Option(help="of this server alone")] = None, output: OutputOption = Output.TEXT) -> None:
     """List the tools in the catalogue."""
-    found = [spec for spec in _known() if server in {None, spec.server} and not spec.for_house]
+    specs = [spec for spec in _known() if server in {None, spec.server} and not spec.for_house]
     if output is Output.JSON:
-        show_json([_as_json(spec) for spec in found])
-    elif found:
-        show(columns(("tool", "effect", "does"), [(spec.full_name, spec.effect, spec.description) for spec in found]))
+        show_json([_as_json(spec) for spec in specs])
+    elif specs:
+        show(columns(("tool", "effect", "does"), [(spec.full_name, spec.effect, spec.description) for spec in specs]))
     else:
         note(f"there is no tool of a server `{server}`")
 
@@ -33,7 +33,7 @@ def show_tool(name: Annotated[str, typer.Argument(metavar="TOOL", help="server.t
     """Show one tool: its arguments, and the roles they play."""
     spec = next((spec for spec in _known() if spec.full_name == name), None)
     if spec is None:
-        # Start-up time: only a name that is not found needs advice.
+        # Start-up time: only an unknown name needs suggestions.
         from curtainwall.compose.setup import load_setup
         from curtainwall.compose.trial import similar_tools
 
@@ -47,15 +47,15 @@ def show_tool(name: Annotated[str, typer.Argument(metavar="TOOL", help="server.t
     properties, required = spec.schema_.get("properties"), spec.schema_.get("required")
     meanings = {meaning.argument: meaning for meaning in spec.meanings}
     rows: list[tuple[str, str, str, str]] = []
-    for argument, told in properties.items() if isinstance(properties, dict) else ():
-        about = told if isinstance(told, dict) else {}
+    for argument, schema in properties.items() if isinstance(properties, dict) else ():
+        about = schema if isinstance(schema, dict) else {}
         mark = "" if isinstance(required, list) and argument in required else "?"
         rows.append((f"{argument}{mark}", str(about.get("type", "")), _roles(meanings.get(argument)), str(about.get("description", ""))))
     show(columns(("argument", "type", "means", "is"), rows) if rows else "it takes no arguments")
 
 
 def _known() -> tuple[ToolSpec, ...]:
-    """Return our own tools, those of teams, and those of servers that a human reviewed; nothing is judged, and no server is started."""
+    """Return our own tools, those of teams, and the reviewed ones of servers; judges nothing and starts no server."""
     home = find_home()
     config = load_config(home.config)
     own = Catalogue((*NATIVE_TOOLS, *team_tools(config.teams)))
@@ -72,5 +72,5 @@ def _roles(meaning: Meaning | None) -> str:
 
 def _as_json(spec: ToolSpec) -> dict[str, object]:
     meanings = [meaning.model_dump(mode="json", exclude_defaults=True) for meaning in spec.meanings]
-    told = {"name": spec.full_name, "effect": spec.effect.value, "description": spec.description}
-    return {**told, "schema": dict(spec.schema_), "meanings": meanings}
+    document = {"name": spec.full_name, "effect": spec.effect.value, "description": spec.description}
+    return {**document, "schema": dict(spec.schema_), "meanings": meanings}

@@ -1,4 +1,4 @@
-"""`curtainwall web`: links that sign people in to the pages, and an end to their sign-ins."""
+"""`curtainwall web`: print links that sign people in to the web pages, and sign people out."""
 
 from typing import Annotated
 
@@ -27,11 +27,11 @@ def link(
     config = load_config(home.config)
     if not config.web.enabled:
         raise Broken("the pages are not served: the configuration has `web.enabled = false`")
-    made = sign_in_link(home, config, user)
+    url = sign_in_link(home, config, user)
     if output is Output.JSON:
-        show_json({"url": made, "served": True})
+        show_json({"url": url, "served": True})
     else:
-        show(made)
+        show(url)
     note("it works once and for ten minutes, while this `serve` runs")
 
 

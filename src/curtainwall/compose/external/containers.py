@@ -1,7 +1,6 @@
-"""Agents in containers, put together: adapters, images, engine, fleet, authority, and their access to the gate and to their models."""
+"""Assembles agents in containers: adapters, images, engine, fleet, authority, and access to the gate and to models."""
 
 import asyncio
-import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -31,10 +30,11 @@ from curtainwall.agents.external.container import (
     PlainAgent,
 )
 from curtainwall.compose.connections import TurnNetworkGate
+from curtainwall.compose.external.certificates import trusted_certificates
 from curtainwall.compose.external.meter import TurnMeter
 from curtainwall.compose.external.providers import accesses, require_key, require_matching_keys, require_team_keys
 from curtainwall.compose.free_hosts import describe_hosts
-from curtainwall.compose.gate import INSIDE, GatedSessions
+from curtainwall.compose.gate import GatedSessions
 from curtainwall.compose.knowledge import skill_index
 from curtainwall.compose.models import model_settings
 from curtainwall.compose.network import RefusedRequests
@@ -63,16 +63,16 @@ from curtainwall.model import (
 )
 from curtainwall.runtime import Actor
 from curtainwall.runtime.gate.permits import permit_watch
-from curtainwall.tools import scopes
+from curtainwall.tools import INSIDE, scopes
 from curtainwall.tools.mcp_in import McpServer
 from curtainwall.tools.skills import own_folders
 
-# What these return is somebody's text, and has to come back as it was.
+# These tools return other people's text, which must not be changed.
 _WORD_FOR_WORD = ("filesystem.read_", "filesystem.edit_", "fetch.", "shell.", "git.")
 
 
 class ContainerGate:
-    """The gate, seen from inside a container."""
+    """The gate as a container sees it: paths in answers are those inside the container."""
 
     def __init__(self, gate: Gate, workspace: str, inside: str) -> None:
         self._gate = gate
@@ -88,7 +88,7 @@ class ContainerGate:
         save: Save | None = None,
         presence: Presence | None = None,
     ) -> Answer:
-        """Walk the ten steps, and speak of the workspace as the agent does."""
+        """Pass a call through the gate, and write workspace paths in the answer as the agent knows them."""
         answer = await self._gate.request(session, request, wait=wait, save=save, presence=presence)
         verdict = answer.verdict.model_copy(update={"reason": self._seen(answer.verdict.reason)})
         result = answer.result
@@ -96,12 +96,12 @@ class ContainerGate:
             result = ToolResult(ok=result.ok, value=self._seen(result.value))
         return replace(answer, verdict=verdict, result=result)
 
-    async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
-        """Go on with a call that was asked for."""
-        return await self._gate.go_on(session, call, arguments)
+    async def resume(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
+        """Continue a call that waited for approval."""
+        return await self._gate.resume(session, call, arguments)
 
     async def drop(self, session: SessionId, call: CallId, why: str) -> None:
-        """Let go of a call that nobody waits for any more."""
+        """Drop a call that nobody waits for any more."""
         await self._gate.drop(session, call, why)
 
     def _seen(self, value: JsonValue) -> JsonValue:
@@ -113,9 +113,6 @@ class ContainerGate:
 
 
 # Where distributions keep the certificates that programs trust.
-_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
-
-
 @dataclass(frozen=True, slots=True)
 class ContainerAccess:
     """Opens a session's sockets in its run directory."""
@@ -124,25 +121,25 @@ class ContainerAccess:
     journal: Journal
     egress: Egress
     accesses_of: Callable[[str, str], Mapping[str, Access]]
-    """Tells what an agent may be given for a team, by the provider's name."""
+    """Returns the access of an agent that serves a team, by provider name."""
     price: Price | None
 
     @asynccontextmanager
     async def open(self, at: TurnAt, run: Path, user: int, providers: Sequence[str]) -> AsyncGenerator[ContainerNetwork]:
-        """Serve `mcp.sock` and `egress.sock` for that user and that turn alone, while the context is open."""
-        house, gate = self.wired.house, self.wired.gate
+        """Serve `mcp.sock` and `egress.sock` for this user and this turn only, while the context is open."""
+        registry, gate = self.wired.registry, self.wired.gate
         async with AsyncExitStack() as stack:
-            actor = await stack.enter_async_context(house.hold(at.session))
+            actor = await stack.enter_async_context(registry.hold(at.session))
             await self._label(actor)
-            meter = TurnMeter(at, lambda: actor.state, self.journal, house.clock, self.price)
-            seen = ContainerGate(gate, actor.state.workspace.path, INSIDE)
-            door = McpServer(at.session, seen, house.feed, self.wired.tools.listing, house.clock, turn=at.turn)
-            await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))
-            asking = TurnNetworkGate(gate, at, permit_watch(house))
+            meter = TurnMeter(at, lambda: actor.state, self.journal, registry.clock, self.price)
+            container_gate = ContainerGate(gate, actor.state.workspace.path, INSIDE)
+            server = McpServer(at.session, container_gate, registry.feed, self.wired.tools.listing, registry.clock, turn=at.turn)
+            await stack.enter_async_context(server.open(run / TOOLS_SOCKET, owner=user))
+            network_gate = TurnNetworkGate(gate, at, permit_watch(registry))
             accesses = self.accesses_of(actor.state.facts.agent, actor.state.facts.team)
-            reached = tuple(accesses[name] for name in providers if name in accesses)
-            refused = RefusedRequests(at.session, self.journal, house.clock, self.wired.masker, lambda: actor.state.turn)
-            terms = ProxyConfig(reached, meter, asking.judge, asking.decide, report=refused.report)
+            reachable = tuple(accesses[name] for name in providers if name in accesses)
+            refused = RefusedRequests(at.session, self.journal, registry.clock, self.wired.masker, lambda: actor.state.turn)
+            terms = ProxyConfig(reachable, meter, network_gate.judge, network_gate.decide, report=refused.report)
             proxy = await self.egress.open(terms, run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_certificates, self.egress)
@@ -150,25 +147,18 @@ class ContainerAccess:
             yield ContainerNetwork(keys=proxy.sentinels, certificates=certificates, hosts=hosts, settled=meter.settled)
 
     async def _label(self, actor: Actor) -> None:
-        """Count everything that is mounted as read."""
+        """Add the labels of everything that is mounted, as if it had been read."""
         state = actor.state
         policy = self.wired.setup.rules.of_session(state.opened).policy
-        found = await asyncio.to_thread(mounted_labels, policy, state.facts)
-        new = tuple(source for source in found if source.label not in state.labels)
+        sources = await asyncio.to_thread(mounted_labels, policy, state.facts)
+        new = tuple(source for source in sources if source.label not in state.labels)
         if new:
             await actor.submit(AddLabels(by=SYSTEM, labels=new))
 
 
-def trusted_certificates(egress: Egress) -> str:
-    """Return whom a foreign agent trusts: us, and behind a connection that nobody sees into, whom this machine trusts."""
-    bundle = next((Path(path) for path in _BUNDLES if os.path.isfile(path)), None)
-    known = "" if bundle is None else bundle.read_text(encoding="utf-8", errors="replace")
-    return f"{egress.authority.certificate.decode()}\n{known}"
-
-
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
-    """One agent as `agents list` shows it; `lacks` says everything that is in the way of running it, and what to do."""
+    """One agent as `agents list` shows it; `lacks` lists everything that keeps it from running, and what to do."""
 
     name: str
     version: str
@@ -178,36 +168,36 @@ class AgentStatus:
 
     @property
     def why(self) -> str:
-        """What it lacks, in one line; nothing where it lacks nothing."""
+        """What it lacks, in one line; empty if it can run."""
         return "; ".join(self.lacks)
 
     @property
     def is_runnable(self) -> bool:
-        """Tell whether a session could be started with it."""
+        """Whether a session could be started with it."""
         return not self.lacks
 
 
 class AgentImages:
-    """The images of all agents: those that we build, on Debian or on an image of the user's, and those that are the user's own."""
+    """The images of all agents: those that we build, on Debian or on a user's image, and those that users bring ready to run."""
 
     def __init__(self, config: Config, engine: Engine) -> None:
         self._config = config
         self._engine = engine
 
     def is_users(self, agent: str) -> bool:
-        """Tell whether an agent runs in an image of the user's own, as it is."""
+        """Tell whether an agent runs in a user's image without changes."""
         section = self._config.agents.get(agent)
         return section is not None and bool(section.command or section.ready)
 
     def of(self, agent: str) -> str:
-        """Return the image that an agent runs in; raise `NotFound` where there is neither a recipe nor an image of the user's."""
+        """Return the image that an agent runs in; raise `NotFound` if there is neither a recipe nor a user's image."""
         section = self._config.agents.get(agent)
         if section is not None and section.image is not None and self.is_users(agent):
             return section.image
         return self.recipes(agent).name_of(agent)
 
     def recipes(self, agent: str) -> Images:
-        """Return the recipes, on the image that this agent is layered on."""
+        """Return the recipes, on this agent's base image."""
         section = self._config.agents.get(agent)
         return Images(self._engine) if section is None or section.image is None else Images(self._engine, on=section.image)
 
@@ -217,7 +207,7 @@ class AgentImages:
         return tuple(agent for agent in Images(self._engine).agents if not self.is_users(agent))
 
     def remedy(self, agent: str) -> str:
-        """Return what to do where an agent's image is not there."""
+        """Return what to do if an agent's image is missing."""
         return f"make `{self.of(agent)}` first" if self.is_users(agent) else f"build it with `curtainwall agents build {agent}`"
 
     async def lacks(self, agent: str) -> bool:
@@ -225,14 +215,14 @@ class AgentImages:
         return not self.is_users(agent) and not await self._engine.has_image(self.of(agent))
 
     async def build(self, agent: str, network: str | None = None) -> AsyncIterator[str]:
-        """Build an agent's image, and tell how it goes; what is there already is not built again."""
+        """Build an agent's image if it is missing, and yield the progress."""
         if self.is_users(agent):
             raise CommandRefused(f"there is nothing to build: `{agent}` runs in your image `{self.of(agent)}`")
         async for line in self.recipes(agent).build(agent, network):
             yield line
 
     async def standings(self, adapters: Adapters, keys: Mapping[str, frozenset[str]]) -> list[AgentStatus]:
-        """Return how it stands with every agent in a container; `keys` are the providers that there are keys for, by the agent's name."""
+        """Return the status of every container agent; `keys` are the providers that have keys, by agent name."""
         try:
             await self._engine.about()
             engine = ""
@@ -244,8 +234,8 @@ class AgentImages:
         try:
             image = self.of(agent)
         except NotFound:
-            nothing = f"there is no recipe for it; name an image of yours in [agents.{agent}]"
-            return AgentStatus(agent, "", "", built=False, lacks=(nothing,))
+            reason = f"there is no recipe for it; name an image of yours in [agents.{agent}]"
+            return AgentStatus(agent, "", "", built=False, lacks=(reason,))
         version = "" if self.is_users(agent) else self.recipes(agent).version_of(agent)
         built, lacks = False, [engine] if engine else []
         try:
@@ -264,7 +254,7 @@ _OWN_CHOICE = frozenset({"", "auto"})
 
 
 class Containers:
-    """The parts of one process. The engine is asked for nothing before it is needed."""
+    """Everything that container agents need in one process. The engine is not contacted before it is needed."""
 
     def __init__(self, wired: GatedSessions) -> None:
         self._wired = wired
@@ -272,14 +262,14 @@ class Containers:
         self._engine = Engine()
         self._adapters = adapters_of(config)
         self._images = AgentImages(config, self._engine)
-        self._fleet = Fleet(self._engine, limits_of(config), house=str(wired.setup.home.root))
+        self._fleet = Fleet(self._engine, limits_of(config), home=str(wired.setup.home.root))
         self._egress: Egress | None = None
 
     async def require_ready(self, agent: str) -> None:
-        """Raise, with what to do, where the key, the engine, the image or room on the disk is missing."""
-        wanted = tuple(self._adapters.find(agent).providers)
-        require_matching_keys(self._config, agent, wanted)
-        await require_key(agent, self._accesses_of(agent), wanted)
+        """Raise, with what to do, if the key, the engine, the image or disk space is missing."""
+        providers = tuple(self._adapters.find(agent).providers)
+        require_matching_keys(self._config, agent, providers)
+        await require_key(agent, self._accesses_of(agent), providers)
         try:
             await self._engine.check(self.image_of(agent), self._fleet.limits.free_disk, self._wired.setup.home.root)
         except ImageMissing:
@@ -290,33 +280,33 @@ class Containers:
         return await self._images.lacks(agent)
 
     async def build(self, agent: str) -> AsyncIterator[str]:
-        """Build an agent's image, and tell how it goes."""
+        """Build an agent's image, and yield the progress."""
         async for line in self._images.build(agent):
             yield line
 
     def require_model(self, agent: str, model: str) -> None:
-        """Raise where an agent cannot use a model of this name."""
+        """Raise if an agent cannot use a model of this name."""
         provider, _, name = model.partition(":")
-        able = self._adapters.find(agent).providers
-        if model not in _OWN_CHOICE and not (name and provider in able):
-            told = ", ".join(f"{each}:NAME" for each in able) or "none by name"
-            raise CommandRefused(f"`{agent}` cannot use the model `{model}`; it takes {told}, or `auto` for its own choice")
+        providers = self._adapters.find(agent).providers
+        if model not in _OWN_CHOICE and not (name and provider in providers):
+            names = ", ".join(f"{each}:NAME" for each in providers) or "none by name"
+            raise CommandRefused(f"`{agent}` cannot use the model `{model}`; it takes {names}, or `auto` for its own choice")
 
     def image_of(self, agent: str) -> str:
         """Return the image that an agent runs in."""
         return self._images.of(agent)
 
     async def agent(self, journal: Journal) -> ContainerAgent:
-        """Return the agent that keeps the containers of all sessions."""
+        """Return the agent that runs the containers of all sessions."""
         wired, config = self._wired, self._config
         authority = await asyncio.to_thread(Authority, wired.setup.home.root / "ca")
         self._egress = Egress(authority, Dialler(scopes(wired.setup.own_ports)), wired.setup.own_ports)
         price = model_settings(config, wired.masker.learn).price
-        around = ContainerPorts(
-            feed=wired.house.feed,
+        ports = ContainerPorts(
+            feed=wired.registry.feed,
             gate=wired.gate,
             journal=journal,
-            clock=wired.house.clock,
+            clock=wired.registry.clock,
             masker=wired.masker,
             fleet=self._fleet,
             outside=ContainerAccess(wired, journal, self._egress, self._accesses_of, price),
@@ -326,10 +316,10 @@ class Containers:
             programs_of=self._programs_of,
             skills_of=partial(own_folders, skill_index(wired.setup.home)),
         )
-        return ContainerAgent(around)
+        return ContainerAgent(ports)
 
     async def close(self) -> None:
-        """Remove the containers of this process, and let go of everything."""
+        """Remove the containers of this process, and close everything."""
         await self._fleet.close()
         await self._engine.close()
         if self._egress is not None:
@@ -342,24 +332,24 @@ class Containers:
 
     def _folders_of(self, session: SessionId, workspace: Workspace, mode: Mode) -> ContainerFolders:
         home = self._wired.setup.home
-        place = home.session(session)
+        session_home = home.session(session)
         return ContainerFolders(
             workspace=Path(workspace.path),
-            orientation=place.root / "orientation",
+            orientation=session_home.root / "orientation",
             run=home.root / "run" / session,
-            state=place.root / "state",
+            state=session_home.root / "state",
             is_own=workspace.own,
             is_readonly=mode is Mode.PLAN,
         )
 
     def _programs_of(self, agent: str) -> tuple[LentProgram, ...]:
         section = self._config.agents.get(agent)
-        lent = () if section is None else (each.split(":", 1) for each in section.programs)
-        return tuple(LentProgram(Path(here), inside) for here, inside in lent)
+        pairs = () if section is None else (each.split(":", 1) for each in section.programs)
+        return tuple(LentProgram(Path(here), inside) for here, inside in pairs)
 
 
 def adapters_of(config: Config) -> Adapters:
-    """Return the adapters that ship, and one for each agent of the user's own."""
+    """Return the adapters that ship, and one for each agent that the user defined."""
     own: list[Adapter] = []
     for name, section in config.agents.items():
         if section.command:
@@ -370,14 +360,14 @@ def adapters_of(config: Config) -> Adapters:
 
 def limits_of(config: Config) -> ContainerLimits:
     """Return how much containers may use."""
-    told = config.containers
+    section = config.containers
     return ContainerLimits(
-        containers=told.most,
-        processes=told.processes,
-        memory=told.memory * _MIB,
-        cpus=told.cpus,
-        disk=told.disk * _MIB,
-        turn=float(told.turn),
-        pause_after=float(told.pause),
-        remove_after=float(told.idle),
+        containers=section.most,
+        processes=section.processes,
+        memory=section.memory * _MIB,
+        cpus=section.cpus,
+        disk=section.disk * _MIB,
+        turn=float(section.turn),
+        pause_after=float(section.pause),
+        remove_after=float(section.idle),
     )

@@ -1,4 +1,4 @@
-"""The meter of one turn of a foreign agent: its model calls become events without their words, and budgets hold within one event."""
+"""The meter for one turn of an external agent: it records model calls without their text, and enforces budgets during each reply."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -25,16 +25,16 @@ from curtainwall.model import (
 )
 from curtainwall.session import SessionState
 
-# Prices are asked for so many tokens: very many at once cost more each.
+# The rate is taken from a call of this size: the price per token may rise for very large calls.
 _USUAL: Final = 10_000
 _SETTLED_WITHIN: Final = 5.0
-# How the list of prices calls providers that we call otherwise.
+# Providers that have another name in the price list.
 _IN_THE_LIST: Final[Mapping[str, str]] = {"gemini": "google"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """Dollars for a token in and one out, good enough until the whole is known."""
+    """Dollars per input and output token, an estimate until the call's total is known."""
 
     read: float = 0.0
     written: float = 0.0
@@ -58,7 +58,7 @@ class _OpenCall:
 
 
 class TurnMeter:
-    """Counts for one turn. The state is the session's own, always as the log has it; what flows is added to it here."""
+    """Counts usage for one turn: the session's state, as in the log, plus the calls that are still being answered."""
 
     def __init__(self, at: TurnAt, state: Callable[[], SessionState], journal: Journal, clock: Clock, price: Price | None) -> None:
         self._at = at
@@ -73,7 +73,7 @@ class TurnMeter:
         self._quiet.set()
 
     async def begins(self, call: ModelCall) -> HostDecision:
-        """Let a call begin while nothing is used up, and write down that it did."""
+        """Let a call begin unless a budget is used up, and record that it began."""
         why = self._used_up()
         if why is None and self._state().turn != self._turn:
             why = "the turn is over"
@@ -82,27 +82,27 @@ class TurnMeter:
         rates = await self._rates_of(call)
         request = ordered_id(self._clock.now(), self._clock.entropy(5))
         model = f"{call.provider}:{call.model}" if call.model else call.provider
-        begun = ModelRequested(at=self._clock.now(), turn=self._at.turn, request=request, base=None, added=Payload(), model=model)
+        event = ModelRequested(at=self._clock.now(), turn=self._at.turn, request=request, base=None, added=Payload(), model=model)
         self._flowing[call.number] = _OpenCall(request, rates, CountedUsage())
         self._quiet.clear()
         try:
-            await self._journal.record(self._at.session, (begun,))
+            await self._journal.record(self._at.session, (event,))
         except BaseException:
             self._forget(call)
             raise
         return HostDecision(allowed=True)
 
     def counts(self, call: ModelCall, so_far: CountedUsage) -> str | None:
-        """Say why the reply has to stop here, where it has to."""
+        """Return why the reply has to stop here, or None."""
         self._flowing[call.number].counted = so_far
         return self._over()
 
     async def ended(self, call: ModelCall, counted: CountedUsage, ended: ModelCallEnd) -> None:
-        """Write down what a call used, and why the model stopped."""
-        flowing = self._flowing[call.number]
+        """Record what a call used, and why the model stopped."""
+        open_call = self._flowing[call.number]
         try:
             usage = await self._usage(call, counted)
-            now, turn, request = self._clock.now(), self._at.turn, flowing.request
+            now, turn, request = self._clock.now(), self._at.turn, open_call.request
             is_whole = ended.how == "done" or (ended.how == "left" and bool(counted.stop_reason))
             event = (
                 ModelResponded(
@@ -111,14 +111,14 @@ class TurnMeter:
                 if is_whole
                 else ModelFailed(at=now, turn=turn, request=request, failure=_why(ended), usage=usage)
             )
-            # A session that was closed meanwhile has written down itself that the call came to nothing.
+            # A session that was closed in the meantime has already recorded that the call failed.
             with suppress(CommandRefused):
                 await self._journal.record(self._at.session, (event,))
         finally:
             self._forget(call)
 
     async def settled(self) -> None:
-        """Return when every call that began is written down; one that does not end by itself is not waited for."""
+        """Wait until every call that began is recorded, but not longer than a few seconds."""
         if not self._flowing:
             return
         with suppress(TimeoutError):
@@ -131,18 +131,18 @@ class TurnMeter:
             self._quiet.set()
 
     def _used_up(self) -> str | None:
-        """Return why nothing more may begin."""
+        """Return why no call may begin, or None."""
         kinds = self._state().exhausted
         return f"the budget of {', '.join(sorted(kinds))} is used up; a person can raise it" if kinds else self._over()
 
     def _over(self) -> str | None:
-        """Return why nothing more may come: what was used before and what flows now reach a limit."""
+        """Return why replies have to stop: recorded usage and open calls together reach a limit."""
         state = self._state()
         used = state.spent.plus(state.elsewhere)
         tokens, dollars = used.tokens, used.dollars
-        for flowing in self._flowing.values():
-            tokens += flowing.tokens
-            dollars += flowing.dollars
+        for open_call in self._flowing.values():
+            tokens += open_call.tokens
+            dollars += open_call.dollars
         for kind, used, limit in ((BudgetKind.TOKENS, tokens, state.limits.tokens), (BudgetKind.DOLLARS, dollars, state.limits.dollars)):
             if used >= limit:
                 return f"the budget of {limit:g} {kind} is used up; a person can raise it"
@@ -166,7 +166,7 @@ class TurnMeter:
         return usage.model_copy(update={"dollars": dollars or 0.0, "dollars_basis": basis})
 
     async def _dollars(self, call: ModelCall, model: str, tokens: Tokens) -> float | None:
-        # The list of prices takes a while to load the first time.
+        # Loading the price list takes a while the first time.
         provider = _IN_THE_LIST.get(call.provider, call.provider)
         return await asyncio.to_thread(dollars_of, tokens, provider=provider, model=model, price=self._price)
 

@@ -1,4 +1,4 @@
-"""Local agents, put together: program, confinement, pool, and their access to the gate and to their models."""
+"""Assembles local agents: program, confinement, pool, and access to the gate and to models."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from curtainwall.agents.external.process import (
     process_folders,
 )
 from curtainwall.compose.connections import TurnNetworkGate
-from curtainwall.compose.external.containers import trusted_certificates
+from curtainwall.compose.external.certificates import trusted_certificates
 from curtainwall.compose.external.meter import TurnMeter
 from curtainwall.compose.external.providers import accesses, require_key, require_team_keys
 from curtainwall.compose.free_hosts import describe_hosts
@@ -32,8 +32,18 @@ from curtainwall.compose.models import model_settings
 from curtainwall.compose.network import RefusedRequests
 from curtainwall.config.agents import LOCAL
 from curtainwall.config.schema import Config
-from curtainwall.egress import Access, Authority, CountedUsage, Egress, Handling, HostDecision, ModelCall, ModelCallEnd, ProxyConfig
-from curtainwall.egress import ProviderAction as Wish
+from curtainwall.egress import (
+    Access,
+    Authority,
+    CountedUsage,
+    Egress,
+    Handling,
+    HostDecision,
+    ModelCall,
+    ModelCallEnd,
+    ProviderAction,
+    ProxyConfig,
+)
 from curtainwall.host import BubblewrapMissing, Dialler, find_bubblewrap
 from curtainwall.model import (
     Answer,
@@ -58,7 +68,7 @@ _NO_TURN = "no turn is at work; there is nothing to do until a message comes"
 
 
 class TurnGate:
-    """What is true while a turn is at work, and refuses everything while none is."""
+    """Passes requests to the current turn, and refuses everything between turns."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -67,39 +77,39 @@ class TurnGate:
         self.asking: TurnNetworkGate | None = None
 
     def begin(self, meter: TurnMeter, asking: TurnNetworkGate) -> None:
-        """Let a turn work."""
+        """Start a turn."""
         self.meter, self.asking = meter, asking
 
     def end(self) -> None:
-        """Let nothing more through: the process goes on, and so does what it has open, but the turn is over."""
+        """End the turn and let nothing more through; the process and its open connections stay."""
         if self.asking is not None:
             self.asking.end()
         self.meter = self.asking = None
 
     async def begins(self, call: ModelCall) -> HostDecision:
-        """Let a call of the model's begin, as the turn's that is at work."""
+        """Let a model call begin as part of the current turn."""
         meter = self.meter
         if meter is None:
             return HostDecision(allowed=False, reason=_NO_TURN)
-        ruling = await meter.begins(call)
-        if ruling.allowed:
+        decision = await meter.begins(call)
+        if decision.allowed:
             self._began[call.number] = meter
-        return ruling
+        return decision
 
     def counts(self, call: ModelCall, so_far: CountedUsage) -> str | None:
-        """Say why a reply has to stop, where it has to."""
+        """Return why a reply has to stop, or None."""
         return self._began[call.number].counts(call, so_far)
 
     async def ended(self, call: ModelCall, counted: CountedUsage, ended: ModelCallEnd) -> None:
-        """Write down what a call used, for the turn in which it began."""
+        """Record what a call used, for the turn in which it began."""
         await self._began.pop(call.number).ended(call, counted, ended)
 
-    async def judge(self, wish: Wish) -> Handling:
-        """Say what becomes of something that a provider would do beyond answering."""
-        return "remove" if self.asking is None else await self.asking.judge(wish)
+    async def judge(self, action: ProviderAction) -> Handling:
+        """Decide about something that a provider would do besides answering."""
+        return "remove" if self.asking is None else await self.asking.judge(action)
 
     async def decide(self, facts: HostFacts) -> HostDecision:
-        """Say whether a connection may be made whose content nobody sees."""
+        """Decide whether a tunnel, whose content nobody sees, may be opened."""
         return HostDecision(allowed=False, reason=_NO_TURN) if self.asking is None else await self.asking.decide(facts)
 
     async def request(
@@ -111,56 +121,56 @@ class TurnGate:
         save: Save | None = None,
         presence: Presence | None = None,
     ) -> Answer:
-        """Walk the ten steps, in a turn alone."""
+        """Pass a call through the gate, during a turn only."""
         if self.meter is None:
             raise CommandRefused(_NO_TURN)
         return await self._gate.request(session, request, wait=wait, save=save, presence=presence)
 
-    async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
-        """Go on with a call that was asked for."""
-        return await self._gate.go_on(session, call, arguments)
+    async def resume(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
+        """Continue a call that waited for approval."""
+        return await self._gate.resume(session, call, arguments)
 
     async def drop(self, session: SessionId, call: CallId, why: str) -> None:
-        """Let go of a call that nobody waits for any more."""
+        """Drop a call that nobody waits for any more."""
         await self._gate.drop(session, call, why)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessAccess:
-    """Opens a session's sockets in its run directory, for as long as its process lives."""
+    """Opens a session's sockets in its run directory while its process lives."""
 
     wired: GatedSessions
     journal: Journal
     egress: Egress
     accesses_of: Callable[[str], Mapping[str, Access]]
-    """Tells what the agent may be given for a team, by the provider's name."""
+    """Returns the access of the agent that serves a team, by provider name."""
     price: Price | None
 
     @asynccontextmanager
     async def open(self, session: SessionId, run: Path, user: int, providers: Sequence[str]) -> AsyncGenerator[ProcessNetwork]:
-        """Serve `mcp.sock` and `egress.sock` for that user alone, while the context is open."""
-        house, present = self.wired.house, TurnGate(self.wired.gate)
-        door = McpServer(session, present, house.feed, self.wired.tools.listing, house.clock)
+        """Serve `mcp.sock` and `egress.sock` for this user only, while the context is open."""
+        registry, turn_gate = self.wired.registry, TurnGate(self.wired.gate)
+        server = McpServer(session, turn_gate, registry.feed, self.wired.tools.listing, registry.clock)
 
         @asynccontextmanager
         async def turn(at: TurnAt) -> AsyncGenerator[None]:
-            async with house.hold(session) as actor:
-                meter = TurnMeter(at, lambda: actor.state, self.journal, house.clock, self.price)
-                present.begin(meter, TurnNetworkGate(self.wired.gate, at, permit_watch(house)))
-                door.turn = None if at.turn == BETWEEN_TURNS else at.turn
+            async with registry.hold(session) as actor:
+                meter = TurnMeter(at, lambda: actor.state, self.journal, registry.clock, self.price)
+                turn_gate.begin(meter, TurnNetworkGate(self.wired.gate, at, permit_watch(registry)))
+                server.turn = None if at.turn == BETWEEN_TURNS else at.turn
                 try:
                     yield
                     await meter.settled()
                 finally:
-                    present.end()
-                    door.turn = None
+                    turn_gate.end()
+                    server.turn = None
 
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))
+            await stack.enter_async_context(server.open(run / TOOLS_SOCKET, owner=user))
             accesses = self.accesses_of(self.wired.teams.peers.team_of(session))
-            reached = tuple(accesses[name] for name in providers if name in accesses)
-            refused = RefusedRequests(session, self.journal, house.clock, self.wired.masker, lambda: door.turn)
-            terms = ProxyConfig(reached, present, present.judge, present.decide, report=refused.report)
+            reachable = tuple(accesses[name] for name in providers if name in accesses)
+            refused = RefusedRequests(session, self.journal, registry.clock, self.wired.masker, lambda: server.turn)
+            terms = ProxyConfig(reachable, turn_gate, turn_gate.judge, turn_gate.decide, report=refused.report)
             proxy = await self.egress.open(terms, run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_certificates, self.egress)
@@ -174,7 +184,7 @@ _OWN_CHOICE: Final = frozenset({"", "auto"})
 
 
 class Processes:
-    """Everything that local agents need, made when it is first needed."""
+    """Everything that local agents need, created on first use."""
 
     def __init__(self, wired: GatedSessions, journal: Journal) -> None:
         self._wired = wired
@@ -184,27 +194,27 @@ class Processes:
         self._egress: Egress | None = None
 
     async def require_ready(self, agent: str) -> None:
-        """Raise, with what to do, where the program, the confinement or the key is missing."""
+        """Raise, with what to do, if the program, the confinement or the key is missing."""
         await require_local_agent(agent, self._config, self._accesses_of(""))
 
     def require_model(self, agent: str, model: str) -> None:
-        """Raise where the agent cannot use a model of this name."""
+        """Raise if the agent cannot use a model of this name."""
         provider, _, name = model.partition(":")
         if model not in _OWN_CHOICE and not (name and provider == _PROVIDER):
             raise CommandRefused(f"`{agent}` cannot use the model `{model}`; it takes {_PROVIDER}:NAME, or `auto` for its own choice")
 
     async def agent(self) -> ProcessAgent:
-        """Return the agent that keeps the processes of all sessions."""
+        """Return the agent that runs the processes of all sessions."""
         if self._agent is None:
             wired = self._wired
             authority = await asyncio.to_thread(Authority, wired.setup.home.root / "ca")
             self._egress = Egress(authority, Dialler(scopes(wired.setup.own_ports)), wired.setup.own_ports)
             price = model_settings(self._config, wired.masker.learn).price
-            around = ProcessPorts(
-                feed=wired.house.feed,
+            ports = ProcessPorts(
+                feed=wired.registry.feed,
                 gate=wired.gate,
                 journal=self._journal,
-                clock=wired.house.clock,
+                clock=wired.registry.clock,
                 masker=wired.masker,
                 outside=ProcessAccess(wired, self._journal, self._egress, self._accesses_of, price),
                 folders_of=partial(process_folders, wired.setup.home),
@@ -212,7 +222,7 @@ class Processes:
                 limits=limits_of(self._config),
                 shares=wired.shares,
             )
-            self._agent = ProcessAgent(around)
+            self._agent = ProcessAgent(ports)
         return self._agent
 
     def _accesses_of(self, team: str) -> dict[str, Access]:
@@ -220,7 +230,7 @@ class Processes:
         return accesses(self._config, self._wired.masker.learn, agent=LOCAL, team=team)
 
     async def close(self) -> None:
-        """End the processes, and let go of everything."""
+        """End the processes, and close everything."""
         if self._agent is not None:
             await self._agent.close()
         if self._egress is not None:
@@ -228,38 +238,38 @@ class Processes:
 
 
 async def require_local_agent(agent: str, config: Config, given: Mapping[str, Access]) -> None:
-    """Raise, with what to do, where the program, the confinement or the key is missing; `given` is what the agent may be given."""
+    """Raise, with what to do, if the program, the confinement or the key is missing; `given` is the agent's access, by provider."""
     async for fault in _faults_of_local(agent, config, given):
         raise fault
 
 
 async def missing_for_local(agent: str, config: Config, given: Mapping[str, Access]) -> tuple[str, ...]:
-    """Return everything that is missing, with what to do."""
+    """Return everything that is missing, each with what to do."""
     return tuple([str(fault) async for fault in _faults_of_local(agent, config, given)])
 
 
-async def _faults_of_local(agent: str, config: Config, given: Mapping[str, Access]) -> AsyncIterator[CurtainwallError]:
+async def _faults_of_local(agent: str, config: Config, access_by_provider: Mapping[str, Access]) -> AsyncIterator[CurtainwallError]:
     try:
         find_claude(config.processes.program)
     except CurtainwallError as fault:
         yield fault
-    found = await asyncio.to_thread(find_bubblewrap)
-    if isinstance(found, BubblewrapMissing):
-        yield NotFound(f"`{agent}` cannot be confined here: {found.reason}; {found.remedy}")
+    bubblewrap = await asyncio.to_thread(find_bubblewrap)
+    if isinstance(bubblewrap, BubblewrapMissing):
+        yield NotFound(f"`{agent}` cannot be confined here: {bubblewrap.reason}; {bubblewrap.remedy}")
     try:
-        await require_key(agent, given, (_PROVIDER,))
+        await require_key(agent, access_by_provider, (_PROVIDER,))
     except CurtainwallError as fault:
         yield fault
 
 
 def limits_of(config: Config) -> ProcessLimits:
     """Return how much processes may use."""
-    told = config.processes
+    section = config.processes
     return ProcessLimits(
-        processes=told.most,
-        memory=told.memory * _MIB,
-        idle=float(told.idle),
-        health=float(told.health),
-        silence=float(told.silence),
-        turn=float(told.turn),
+        processes=section.most,
+        memory=section.memory * _MIB,
+        idle=float(section.idle),
+        health=float(section.health),
+        silence=float(section.silence),
+        turn=float(section.turn),
     )

@@ -1,4 +1,4 @@
-"""The providers that foreign agents may reach: where each is, and where its key comes from. No key is read here."""
+"""The providers that external agents may reach: their addresses, and the sources of their keys. No key is read here."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -16,11 +16,11 @@ from curtainwall.host import CredentialSource, FromEnvironment, Unavailable
 from curtainwall.model import Broken, CommandRefused, NotFound
 
 Learn = Callable[[str, str], None]
-"""Whoever masks learns a key, by its name and value, before it is used."""
+"""Tells the masker a key, by name and value, before it is used."""
 
 _KNOWN = {provider.name: provider for provider in (ANTHROPIC, OPENAI, GEMINI)}
 _VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
-# How users write the base URL of each, because its libraries want it so; our endpoints begin at the host.
+# The paths that users write in base URLs, because the libraries want them; our endpoints begin at the host.
 _PATHS = {"anthropic": ("", "/v1"), "openai": ("", "/v1"), "gemini": ("", "/v1beta", "/v1beta/openai")}
 _NO_KEY = "no-key-is-needed"
 _TOKEN_VARIABLE = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - the name of a variable
@@ -28,7 +28,7 @@ _TOKEN_VARIABLE = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - the name of a variab
 
 @dataclass(frozen=True, slots=True)
 class _MaskedSource:
-    """A source whose value is masked from the moment at which it is known."""
+    """A credential source that tells the masker each value as soon as it is read."""
 
     name: str
     source: CredentialSource = field(repr=False)
@@ -36,7 +36,7 @@ class _MaskedSource:
 
     @property
     def is_at_hand(self) -> bool:
-        """Tell whether reading it costs nothing."""
+        """Whether reading it costs nothing."""
         return self.source.is_at_hand
 
     async def read(self) -> str:
@@ -46,7 +46,7 @@ class _MaskedSource:
         return value
 
     async def refresh(self, stale: str) -> str:
-        """Return the value as it is by now: whoever signs in on this machine may have put a newer one there."""
+        """Read the value again: signing in on this machine may have replaced it."""
         value = await self.read()
         if value == stale:
             raise Unavailable(f"the key for {self.name} is still the one that was refused")
@@ -56,12 +56,12 @@ class _MaskedSource:
 def accesses(
     config: Config, learn: Learn, environ: Mapping[str, str] = os.environ, *, agent: str = "", team: str = ""
 ) -> dict[str, Access]:
-    """Return what an agent may be given, by the provider's name: those with a key, and servers of the user's own.
+    """Return what an agent may reach, by provider name: the providers with a key, and the user's own model servers.
 
-    INVARIANT: an agent, or a team, with a key of its own for a provider never gets the one that all others use, also where its own cannot
-    be read. A team's goes before its agent's.
+    INVARIANT: an agent or team that has its own key for a provider never gets the shared one, even if its own cannot be read. A team's
+    key takes precedence over its agent's.
     """
-    found: dict[str, Access] = {}
+    by_name: dict[str, Access] = {}
     own = {**_own_keys(config.agents, agent), **_own_keys(config.teams, team)}
     names = {**{name: f"{agent}-{name}" for name in own}, **{name: f"team-{team}-{name}" for name in _own_keys(config.teams, team)}}
     for name, provider in _KNOWN.items():
@@ -77,35 +77,35 @@ def accesses(
         if name in own:
             key, is_token = source_of(own[name], environ), own[name].oauth
         if key is not None:
-            found[name] = Access(_placed(provider, section), _MaskedSource(names.get(name, name), key, learn), oauth=is_token)
+            by_name[name] = Access(_placed(provider, section), _MaskedSource(names.get(name, name), key, learn), oauth=is_token)
     for name, section in config.models.items():
         if name not in _KNOWN and section.url is not None:
             key = key_in(section, environ) or FromEnvironment("key", {"key": _NO_KEY})
             key = source_of(own[name], environ) if name in own else key
-            found[name] = Access(_own(name, section.url), _MaskedSource(names.get(name, name), key, learn))
-    return found
+            by_name[name] = Access(_own(name, section.url), _MaskedSource(names.get(name, name), key, learn))
+    return by_name
 
 
 def require_matching_keys(config: Config, agent: str, providers: Iterable[str], *, team: str = "") -> None:
-    """Raise `Broken` where an agent, or a team that it serves, has a key of its own for a provider that it does not talk to."""
-    able = tuple(providers)
-    own = [f"agents.{agent}.keys.{name}" for name in _own_keys(config.agents, agent)]
-    for place in (*own, *(f"teams.{team}.keys.{name}" for name in _own_keys(config.teams, team))):
+    """Raise `Broken` if an agent, or a team that it serves, has its own key for a provider that the agent does not use."""
+    known = tuple(providers)
+    agent_keys = [f"agents.{agent}.keys.{name}" for name in _own_keys(config.agents, agent)]
+    for place in (*agent_keys, *(f"teams.{team}.keys.{name}" for name in _own_keys(config.teams, team))):
         name = place.rpartition(".")[2]
-        if name not in able:
-            raise Broken(f"[{place}]: {agent} does not talk to `{name}`; it talks to: {', '.join(able)}")
+        if name not in known:
+            raise Broken(f"[{place}]: {agent} does not talk to `{name}`; it talks to: {', '.join(known)}")
 
 
-def require_team_keys(begun: Config, now: Config, team: str) -> None:
-    """Raise `CommandRefused` where a team's keys are others than at the start: only at the next are their places protected."""
-    if _own_keys(begun.teams, team) != _own_keys(now.teams, team):
+def require_team_keys(initial: Config, current: Config, team: str) -> None:
+    """Raise `CommandRefused` if a team's keys have changed since the start: their files are only protected after a restart."""
+    if _own_keys(initial.teams, team) != _own_keys(current.teams, team):
         raise CommandRefused(f"`teams.{team}.keys` has changed; start this process again, and team `{team}` uses them")
 
 
-async def missing_keys(found: Mapping[str, Access]) -> dict[str, str]:
-    """Return why a key cannot be had, by the provider's name; places where reading asks somebody are not tried."""
+async def missing_keys(access_by_name: Mapping[str, Access]) -> dict[str, str]:
+    """Return why keys cannot be read, by provider name; sources that may prompt somebody are not tried."""
     missing: dict[str, str] = {}
-    for name, access in found.items():
+    for name, access in access_by_name.items():
         if isinstance(access.source, _MaskedSource) and access.source.is_at_hand:
             try:
                 await access.source.read()
@@ -114,28 +114,28 @@ async def missing_keys(found: Mapping[str, Access]) -> dict[str, str]:
     return missing
 
 
-async def require_key(agent: str, found: Mapping[str, Access], wanted: Iterable[str]) -> None:
-    """Raise `NotFound`, with what to do, where an agent that talks to these providers can get no key for any of them."""
-    named = tuple(wanted)
-    given = {name: found[name] for name in named if name in found}
-    if named and not given:
-        raise NotFound(f"`{agent}` has no key for its models; {key_remedy(named)}")
-    missing = await missing_keys(given)
-    if given and missing.keys() == given.keys():
+async def require_key(agent: str, access_by_name: Mapping[str, Access], providers: Iterable[str]) -> None:
+    """Raise `NotFound`, with what to do, if an agent can get no key for any of its providers."""
+    names = tuple(providers)
+    usable = {name: access_by_name[name] for name in names if name in access_by_name}
+    if names and not usable:
+        raise NotFound(f"`{agent}` has no key for its models; {key_remedy(names)}")
+    missing = await missing_keys(usable)
+    if usable and missing.keys() == usable.keys():
         raise NotFound(f"`{agent}` cannot get the key for its models: {'; '.join(missing.values())}")
 
 
 def key_remedy(names: Iterable[str]) -> str:
-    """Return what to do for a key of one of these providers."""
-    named = tuple(names)
-    each = [f"set {_VARIABLES[name]}" if name in _VARIABLES else f"write [models.{name}]" for name in named]
-    # Whoever can use other providers, too, is not Claude Code, which alone signs in with such a token.
-    token = f", or {_TOKEN_VARIABLE} with the token of a subscription" if named == (ANTHROPIC.name,) else ""
+    """Return how to set a key for one of these providers."""
+    providers = tuple(names)
+    each = [f"set {_VARIABLES[name]}" if name in _VARIABLES else f"write [models.{name}]" for name in providers]
+    # Only Claude Code signs in with such a token, and it uses no other provider.
+    token = f", or {_TOKEN_VARIABLE} with the token of a subscription" if providers == (ANTHROPIC.name,) else ""
     return f"{' or '.join(each)}{token}; docs/models.md has the places for keys"
 
 
 def _own_keys(sections: Mapping[str, AgentSection] | Mapping[str, TeamSection], name: str) -> Mapping[str, KeySection]:
-    """Return the keys that somebody has of their own, by the provider's name."""
+    """Return the keys in one agent's or team's section, by provider name."""
     section = sections.get(name)
     return {} if section is None else section.keys
 

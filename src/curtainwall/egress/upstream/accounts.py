@@ -1,6 +1,6 @@
-"""Model calls, from the question to the meter to the account of what they used; a call outlives its client until that is written down.
+"""Model calls, from asking the meter to recording their usage; a call outlives its client until that is recorded.
 
-INVARIANT: for every call that the meter let begin, `ended` is called exactly once, whoever leaves and whenever.
+INVARIANT: for every call that the meter let begin, `ended` is called exactly once, no matter who hangs up and when.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from curtainwall.egress.upstream.exchange import Outgoing
 
 
 class Transfer(Protocol):
-    """One request and its reply on their way, and what is known of them so far."""
+    """One request and its reply in transit, and what is known of them so far."""
 
     @property
     def is_sent(self) -> bool:
-        """Tell whether the provider has the whole request, so that it costs something."""
+        """Tell whether the provider has the whole request, so that it costs money."""
         ...
 
     @property
@@ -31,12 +31,12 @@ class Transfer(Protocol):
         ...
 
     async def run(self, outgoing: Outgoing) -> bool:
-        """Pass both on and tell whether the client's connection can go on; raise `Refused` before a reply began."""
+        """Forward both and tell whether the client's connection can go on; raise `Refused` only before the reply begins."""
         ...
 
 
 class Accounts:
-    """The calls of one session's proxy that are not yet written down."""
+    """The calls of one session's proxy whose usage is not yet recorded."""
 
     def __init__(self, meter: Meter, bounds: EgressBounds) -> None:
         self._meter = meter
@@ -45,11 +45,11 @@ class Accounts:
 
     @property
     def abandoned(self) -> int:
-        """Return how many calls go on without a client."""
+        """Return how many calls continue without a client."""
         return sum(account.is_abandoned for account in self._open.values())
 
     async def settle(self, call: ModelCall, transfer: Transfer, outgoing: Outgoing, release: Callable[[], None]) -> bool:
-        """Make a call and return what its transfer returns; it goes on when the caller is cancelled. `release` is called at its end."""
+        """Make a call and return the result of its transfer. It continues if the caller is cancelled; `release` is called at its end."""
         account = _Account(self._meter, call, transfer)
         task = asyncio.get_running_loop().create_task(account.run(outgoing))
         self._open[task] = account
@@ -62,7 +62,7 @@ class Accounts:
         return task.result()
 
     async def close(self) -> None:
-        """Hang up on every provider, and return when the calls are written down; those that take too long go on by themselves."""
+        """Hang up on every provider and wait until the calls are recorded; those that take too long finish in the background."""
         for account in self._open.values():
             account.abandon(0)
         if self._open:
@@ -72,12 +72,12 @@ class Accounts:
         del self._open[task]
         release()
         if not task.cancelled():
-            # Looked at here, because nobody else may be there to do it.
+            # Retrieved here, because nobody else may be left to do it.
             task.exception()
 
 
 class _Account:
-    """One call. Its client may leave; what it used is asked of the transfer when that is over."""
+    """One call. Its client may leave; its usage is read from the transfer at the end."""
 
     def __init__(self, meter: Meter, call: ModelCall, transfer: Transfer) -> None:
         self._meter = meter
@@ -88,10 +88,10 @@ class _Account:
         self.is_abandoned = False
 
     async def run(self, outgoing: Outgoing) -> bool:
-        """Ask the meter, pass the request on, and have written down what it used."""
-        ruling = await self._meter.begins(self._call)
-        if not ruling.allowed:
-            raise Refused(403, ruling.reason or "this session may not ask a model at the moment")
+        """Ask the meter, forward the request, and record its usage."""
+        decision = await self._meter.begins(self._call)
+        if not decision.allowed:
+            raise Refused(403, decision.reason or "this session may not ask a model at the moment")
         try:
             if self.is_abandoned:
                 return False
@@ -106,7 +106,7 @@ class _Account:
             await self._meter.ended(self._call, self._transfer.counted, self._transfer.ended)
 
     def abandon(self, seconds: float) -> None:
-        """Go on without a client for so long, because providers count at the end of a reply; a request that is not yet sent stays here."""
+        """Continue without a client for this long, because providers report usage at the end of a reply; an unsent request is dropped."""
         self.is_abandoned = True
         if self._passing is None:
             return

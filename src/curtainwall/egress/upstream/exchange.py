@@ -1,4 +1,4 @@
-"""One request to a provider and its reply, as far as the provider's side of it goes."""
+"""One request to a provider and its reply, on the provider's side of the proxy."""
 
 import asyncio
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ _PLAIN: Final = (b"accept-encoding", b"identity")
 
 
 class Outgoing(NamedTuple):
-    """What is sent to a provider, complete but for the key."""
+    """A request to a provider, complete except for the key."""
 
     start: bytes
     carrier: Carrier
@@ -25,7 +25,7 @@ class Outgoing(NamedTuple):
 
 
 class ProviderExchange:
-    """A reply that has begun: its status and headers are known, the rest is read on."""
+    """Sends a request and reads its reply: the status and headers first, then the content."""
 
     def __init__(self, pool: UpstreamPool, facts: HostFacts, wire: Wire, silence: float) -> None:
         self._pool = pool
@@ -33,19 +33,19 @@ class ProviderExchange:
         self._wire = wire
         self._silence = silence
         self._first = b""
-        self._may_stay = False
+        self._is_reusable = False
         self._framing: Framing | None = None
         self.is_sent = False
         """Whether the provider was sent the whole request."""
         self.status = 0
         self.length: int | None = None
-        """How long the reply is, where the provider said so."""
+        """The length of the reply, if the provider sent it."""
         self.headers: list[Header] = []
         self.told: dict[bytes, bytes] = {}
 
     @property
     def has_begun(self) -> bool:
-        """Tell whether something of the reply's content is there already."""
+        """Tell whether some of the reply's content has already come."""
         return bool(self._first)
 
     async def start(self, outgoing: Outgoing, key: Header) -> None:
@@ -55,56 +55,56 @@ class ProviderExchange:
         try:
             self._wire.write(head + (outgoing.body or b""))
             if not self._wire.keeps_up:
-                await self._taken()
+                await self._drain()
             self.is_sent = True
         except OSError:
             raise Broke("the connection to the provider broke") from None
         await self._read_head()
 
-    async def _taken(self) -> None:
-        """Return when the provider has taken the request, however slowly; raise `Broke` where it takes nothing for so long."""
-        left = self._wire.unsent
+    async def _drain(self) -> None:
+        """Wait until the provider has taken the request, however slowly; raise `Broke` if it takes nothing for too long."""
+        unsent = self._wire.unsent
         while True:
             try:
                 return await self._wire.drain(self._silence)
             except TimeoutError:
-                if self._wire.unsent >= left:
+                if self._wire.unsent >= unsent:
                     raise Broke(f"the provider took nothing of the request for {self._silence:g} seconds") from None
-                left = self._wire.unsent
+                unsent = self._wire.unsent
 
     async def read(self) -> bytes:
-        """Return the next content as soon as it is there, nothing at the end; raise `Broke`."""
+        """Return the next content as soon as it comes, or nothing at the end; raise `Broke`."""
         framing = self._framing
         assert framing is not None
         while not framing.done:
             if self._first:
                 data, self._first = self._first, b""
             else:
-                data = await self._came()
+                data = await self._receive()
                 if not data:
                     framing.ended(said=not self._wire.is_cut)
-                    self._may_stay = False
+                    self._is_reusable = False
                     break
             if content := framing.feed(data):
                 return content
         return b""
 
     def let_go(self) -> None:
-        """Keep the connection where its reply was read to the end, close it otherwise."""
+        """Return the connection to the pool if its reply was read to the end; close it otherwise."""
         framing = self._framing
-        if self._may_stay and framing is not None and framing.done and not framing.spoilt and not self._first:
+        if self._is_reusable and framing is not None and framing.done and not framing.spoilt and not self._first:
             self._pool.give_back(self._facts, self._wire)
         else:
             self.abort()
-        self._may_stay = False
+        self._is_reusable = False
 
     def abort(self) -> None:
         """Close the provider's connection at once."""
         self._wire.abort()
 
-    async def _came(self, until: float | None = None) -> bytes:
+    async def _receive(self, deadline: float | None = None) -> bytes:
         try:
-            return await self._wire.read(self._silence if until is None else until - asyncio.get_running_loop().time())
+            return await self._wire.read(self._silence if deadline is None else deadline - asyncio.get_running_loop().time())
         except TimeoutError:
             raise Broke(f"the provider was silent for {self._silence:g} seconds") from None
         except OSError:
@@ -113,22 +113,22 @@ class ProviderExchange:
     async def _read_head(self) -> None:
         data = b""
         for _ in range(_MOST_NOTES):
-            # From its first bytes on, the whole head has so long, in however many pieces it comes.
-            until = None
-            while (found := take_head(data)) is None:
-                if data and until is None:
-                    until = asyncio.get_running_loop().time() + self._silence
-                came = await self._came(until)
-                if not came:
+            # The deadline starts with the first bytes and is for the whole head, however many pieces it comes in.
+            deadline = None
+            while (parsed := take_head(data)) is None:
+                if data and deadline is None:
+                    deadline = asyncio.get_running_loop().time() + self._silence
+                piece = await self._receive(deadline)
+                if not piece:
                     raise Broke("the provider hung up without an answer")
-                data += came
-            answered, data = found
-            if answered.status >= 200:
-                self.status, self.headers, self.told, self._may_stay = answered
+                data += piece
+            head, data = parsed
+            if head.status >= 200:
+                self.status, self.headers, self.told, self._is_reusable = head
                 self._framing = reply_framing(self.status, self.headers, self.told)
                 self.length = self._framing.length
                 self._first = data
                 return
-            if answered.status == 101:
+            if head.status == 101:
                 break
         raise Broke("the provider does not come to an answer")

@@ -1,4 +1,4 @@
-"""HTTP/1.1 with a provider: which headers pass, how heads are written and read, and where a reply ends."""
+"""HTTP/1.1 with a provider: filters headers, writes and reads heads, and finds the end of a reply."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,15 +12,15 @@ _BIGGEST: Final = 64 * 1024
 _MOST_HEADERS: Final = 200
 _LENGTH = re.compile(rb"[0-9]{1,15}")
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\r\n]*)?")
-# Most heads are written in the same plain way, and then need no look at each line.
+# Most heads match this plain form, and then need no check of each line.
 _PLAIN = re.compile(_STATUS.pattern + rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++: [!-~](?:[\t -~]*[!-~])?)*+")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*?)[ \t]*")
 
 
 class ReplyHead(NamedTuple):
-    """The head of an answer; header names are in lower case, `stays` says that the connection can be used again.
+    """The head of a reply; header names are lower case, and `stays` means that the connection can be reused.
 
-    `told` has the headers by name; of one that stands more than once it has the last.
+    `told` has the headers by name; of a repeated header it has the last value.
     """
 
     status: int
@@ -30,7 +30,7 @@ class ReplyHead(NamedTuple):
 
 
 def request_start(method: str, target: str, headers: Sequence[Header]) -> bytes:
-    """Return the beginning of a request's head; raise `Refused`. INVARIANT: no part of a head ends a line."""
+    """Return the beginning of a request's head; raise `Refused`. INVARIANT: no part of a head contains a line end."""
     start = b"\r\n".join([f"{method} {target} HTTP/1.1".encode("ascii"), *map(b": ".join, headers)])
     if start.count(b"\n") != len(headers) or start.count(b"\r") != len(headers):
         raise Refused(400, "the request could not be written as HTTP")
@@ -38,7 +38,7 @@ def request_start(method: str, target: str, headers: Sequence[Header]) -> bytes:
 
 
 def request_head(start: bytes, headers: Sequence[Header]) -> bytes:
-    """Return a whole head that begins so; raise `Broke`. A key is only text to us, so the same is seen to here."""
+    """Return the whole head with this start; raise `Broke`. A key is arbitrary text, so its line ends are checked here as well."""
     rest = b"\r\n".join(map(b": ".join, headers))
     if rest.count(b"\n") != len(headers) - 1 or rest.count(b"\r") != len(headers) - 1:
         raise Broke("the request could not be written as HTTP")
@@ -46,7 +46,7 @@ def request_head(start: bytes, headers: Sequence[Header]) -> bytes:
 
 
 def take_head(data: bytes) -> tuple[ReplyHead, bytes] | None:
-    """Return an answer's head and what came after it, or None where it is not whole yet; raise `Broke`."""
+    """Return a reply's head and the bytes after it, or None if it is not complete yet; raise `Broke`."""
     end = data.find(b"\r\n\r\n")
     if end < 0 or end > _BIGGEST:
         if len(data) > _BIGGEST:
@@ -62,17 +62,17 @@ def take_head(data: bytes) -> tuple[ReplyHead, bytes] | None:
         headers = [(name.lower(), value) for name, _, value in [line.partition(b": ") for line in lines]]
     else:
         headers = [_header(line) for line in lines]
-    told = dict(headers)
-    length = told.get(b"content-length")
-    if length is not None and (not _LENGTH.fullmatch(length) or any(each != length for each in _all(b"content-length", headers, told))):
+    by_name = dict(headers)
+    length = by_name.get(b"content-length")
+    if length is not None and (not _LENGTH.fullmatch(length) or any(each != length for each in _all(b"content-length", headers, by_name))):
         raise Broke("the provider's answer has no one length")
-    closes = status[1] == b"0" or (b"connection" in told and b"close" in b",".join(_all(b"connection", headers, told)).lower())
-    return ReplyHead(int(status[2]), headers, told, not closes), data[end + 4 :]
+    closes = status[1] == b"0" or (b"connection" in by_name and b"close" in b",".join(_all(b"connection", headers, by_name)).lower())
+    return ReplyHead(int(status[2]), headers, by_name, not closes), data[end + 4 :]
 
 
-def _all(name: bytes, headers: list[Header], told: dict[bytes, bytes]) -> list[bytes]:
-    """Return every value of a header that is there; mostly none stands twice."""
-    return [told[name]] if len(told) == len(headers) else [value for each, value in headers if each == name]
+def _all(name: bytes, headers: list[Header], by_name: dict[bytes, bytes]) -> list[bytes]:
+    """Return every value of a header that is present; mostly none is repeated."""
+    return [by_name[name]] if len(by_name) == len(headers) else [value for each, value in headers if each == name]
 
 
 def _header(line: bytes) -> Header:
@@ -93,31 +93,31 @@ _TOO_EARLY: Final = "the provider hung up in the middle of its reply"
 
 
 class Framing(Protocol):
-    """Takes what came from a provider and gives what it says."""
+    """Extracts the content from the bytes of a reply."""
 
     length: int | None
     done: bool
-    spoilt: bool  # something came after the end, so the connection is good for nothing more
+    spoilt: bool  # something came after the end, so the connection cannot be reused
 
     def feed(self, data: bytes) -> bytes:
-        """Return the content in what came; raise `Broke` for what is no such framing. Nothing is fed once it is done."""
+        """Return the content in these bytes; raise `Broke` if the framing is invalid. Must not be called once done."""
         ...
 
     def ended(self, *, said: bool) -> None:
-        """Take note that the connection ended, and whether the provider said so; raise `Broke` where that was too early."""
+        """Handle the end of the connection, and whether the provider announced it; raise `Broke` if it came too early."""
         ...
 
 
-def reply_framing(status: int, headers: Headers, told: Mapping[bytes, bytes]) -> Framing:
-    """Return how a reply is framed whose headers are told by name as well."""
+def reply_framing(status: int, headers: Headers, by_name: Mapping[bytes, bytes]) -> Framing:
+    """Return the framing of a reply, given its headers as a list and by name."""
     if status in _NO_BODY:
         return _Length(0)
-    if b"transfer-encoding" in told:
+    if b"transfer-encoding" in by_name:
         if [value.lower() for name, value in headers if name == b"transfer-encoding"] != [b"chunked"]:
             raise Broke("the provider answered in a framing that is not known")
         return _Chunks()
-    length = told.get(b"content-length")
-    # Whoever read the head has seen to it that there is one at most, and that it is a number.
+    length = by_name.get(b"content-length")
+    # `take_head` has checked that there is only one, and that it is a number.
     return _UntilTheEnd() if length is None else _Length(int(length))
 
 
@@ -152,7 +152,7 @@ class _UntilTheEnd:
         return data
 
     def ended(self, *, said: bool) -> None:
-        # Whoever is between us can end a connection, but not say in TLS that it was meant.
+        # An attacker in between can cut a connection, but cannot forge the end of TLS.
         if not said:
             raise Broke(_TOO_EARLY)
         self.done = True
@@ -165,7 +165,7 @@ class _Chunks:
         self.done: bool = False
         self.spoilt = False
         self._left: int = 0  # of the chunk that is being read
-        self._rest: bytes = b""  # a line that is not whole yet
+        self._rest: bytes = b""  # an incomplete line
         self._after_chunk = False
         self._in_trailer = False
         self._trailer: int = 0
@@ -241,24 +241,24 @@ _HOP_BY_HOP: Final = frozenset(
 _NOT_SENT: Final = _HOP_BY_HOP | frozenset(
     b"host content-length content-encoding accept-encoding expect cookie forwarded via x-real-ip max-forwards".split()
 )
-# Another protocol that would go past us, and what a provider would remember a client by.
+# Headers that offer a protocol that would bypass us, or let a provider recognize a client.
 _NOT_PASSED: Final = _HOP_BY_HOP | frozenset(b"content-length set-cookie set-cookie2 alt-svc strict-transport-security".split())
 
 
 def sendable(headers: Sequence[Header]) -> list[Header]:
-    """Return what of a client's headers a provider gets: nothing about the hop, the framing, or where it came from."""
-    named = _named([value for name, value in headers if name == b"connection"])
-    return [it for it in headers if it[0] not in _NOT_SENT and it[0] not in named and it[0][:12] != b"x-forwarded-"]
+    """Return the client's headers that a provider gets: nothing about the hop, the framing, or the origin."""
+    hop_only = _hop_headers([value for name, value in headers if name == b"connection"])
+    return [it for it in headers if it[0] not in _NOT_SENT and it[0] not in hop_only and it[0][:12] != b"x-forwarded-"]
 
 
-def passable(headers: Sequence[Header], told: Mapping[bytes, bytes]) -> list[Header]:
-    """Return what of a provider's headers, which are told by name as well, a client gets."""
-    if b"connection" not in told:
+def passable(headers: Sequence[Header], by_name: Mapping[bytes, bytes]) -> list[Header]:
+    """Return the provider's headers that a client gets, given them as a list and by name."""
+    if b"connection" not in by_name:
         return [it for it in headers if it[0] not in _NOT_PASSED]
-    named = _named([value for name, value in headers if name == b"connection"])
-    return [it for it in headers if it[0] not in _NOT_PASSED and it[0] not in named]
+    hop_only = _hop_headers([value for name, value in headers if name == b"connection"])
+    return [it for it in headers if it[0] not in _NOT_PASSED and it[0] not in hop_only]
 
 
-def _named(said: Sequence[bytes]) -> frozenset[bytes]:
-    """Return the headers that are said to be for this hop alone."""
-    return frozenset(part.strip().lower() for value in said for part in value.split(b","))
+def _hop_headers(values: Sequence[bytes]) -> frozenset[bytes]:
+    """Return the headers that `Connection` values declare to be for this hop only."""
+    return frozenset(part.strip().lower() for value in values for part in value.split(b","))

@@ -1,4 +1,4 @@
-"""Connections to providers: opened to checked addresses, kept for the next request while they are fresh, never more than a few."""
+"""Connections to providers: opened to checked addresses, and a few fresh ones kept for the next request."""
 
 import asyncio
 from collections import OrderedDict
@@ -21,7 +21,7 @@ class _Idle:
 
 
 class UpstreamPool:
-    """A pool that many sessions share; a connection carries nothing from one request to the next."""
+    """A pool that sessions share; a connection carries no state from one request to the next."""
 
     def __init__(self, dialler: Dialler) -> None:
         self._dialler = dialler
@@ -36,11 +36,11 @@ class UpstreamPool:
     async def take(self, facts: HostFacts) -> Wire:
         """Return a connection that nobody else uses; raise `Unreachable`."""
         for number in [number for number, each in reversed(self._idle.items()) if each.facts is facts or each.facts == facts]:
-            found = self._idle.pop(number).wire
-            # A byte that waits would be the beginning of the next reply.
-            if found.is_quiet:
-                return found
-            found.abort()
+            wire = self._idle.pop(number).wire
+            # An unread byte would become the beginning of the next reply.
+            if wire.is_quiet:
+                return wire
+            wire.abort()
         return await self._dialler.wire(facts)
 
     def give_back(self, facts: HostFacts, wire: Wire) -> None:
@@ -50,12 +50,12 @@ class UpstreamPool:
             return
         self._idle[id(wire)] = _Idle(facts, wire, monotonic() + _KEPT_SECONDS)
         if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._drop_the_old)
+            self._sweep = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._drop_expired)
         while len(self._idle) > _KEPT:
             self._drop(next(iter(self._idle)))
 
     def close(self) -> None:
-        """Let go of every connection that waits."""
+        """Close every idle connection."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
@@ -65,10 +65,10 @@ class UpstreamPool:
     def _drop(self, number: int) -> None:
         self._idle.pop(number).wire.abort()
 
-    def _drop_the_old(self) -> None:
-        """Close what has waited too long, and look again when the next one will have; the oldest come first."""
+    def _drop_expired(self) -> None:
+        """Close the connections that were idle too long, and schedule the next sweep; the oldest come first."""
         now = monotonic()
         while self._idle and (first := next(iter(self._idle.items())))[1].until <= now:
             self._drop(first[0])
         oldest = next(iter(self._idle.values()), None)
-        self._sweep = None if oldest is None else asyncio.get_running_loop().call_later(oldest.until - now, self._drop_the_old)
+        self._sweep = None if oldest is None else asyncio.get_running_loop().call_later(oldest.until - now, self._drop_expired)

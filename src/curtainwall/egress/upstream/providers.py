@@ -1,4 +1,4 @@
-"""The providers as data: under which name clients reach each, where that leads, what may be asked there, and where its key stands."""
+"""The providers as data: the host that clients ask for, its real address, its endpoints, and where its key goes."""
 
 import re
 from dataclasses import dataclass, replace
@@ -8,13 +8,13 @@ from curtainwall.egress.refusals import Dialect
 from curtainwall.facts import Unclear, canonical_url
 from curtainwall.model import HostFacts
 
-# One segment of a path that a client may choose: a model's name.
+# The path segment that a client may choose: a model's name.
 _CHOSEN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderEndpoint:
-    """One method and one path; `NAME` in it stands for a model's name. A `model` endpoint answers with tokens that are counted."""
+    """A method and a path, in which `NAME` is a model's name. The tokens of a `model` endpoint's replies are counted."""
 
     method: str
     path: str
@@ -23,13 +23,13 @@ class ProviderEndpoint:
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """Return what matches exactly this path."""
+        """Return a pattern that matches exactly this path."""
         return re.compile(re.escape(self.path).replace("NAME", f"(?P<name>{_CHOSEN})"))
 
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """Where a key stands: a header, and what comes before the key in it."""
+    """Where a key goes: a header, and the prefix before the key."""
 
     header: str
     prefix: str = ""
@@ -40,9 +40,9 @@ BEARER: Final = Carrier("authorization", "Bearer ")
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """One provider. Clients ask for `host`; requests go to `upstream`, which is the same unless a user configured another base URL.
+    """A provider. Clients ask for `host`; requests go to `upstream`, which is the same unless a user configured another base URL.
 
-    `keys` says where a key may stand; a token of OAuth is always a bearer. `shape` and `token_shape` are how a stand-in for each begins.
+    `keys` lists where a key may go; an OAuth token is always a bearer token. Stand-ins begin with `shape` or `token_shape`.
     """
 
     name: str
@@ -53,17 +53,17 @@ class Provider:
     shape: str = "sk-"
     token_shape: str = ""
     unserved: frozenset[str] = frozenset()
-    """Paths that the provider's own programs get by themselves in every turn. They are refused like all others, but that is no news."""
+    """Paths that the provider's own programs request in every turn. They are refused like all others, but not recorded."""
 
     @property
     def authority(self) -> str:
-        """Return the upstream as a Host header says it."""
+        """Return the upstream as in a Host header."""
         host = f"[{self.upstream.host}]" if ":" in self.upstream.host else self.upstream.host
         usual = 443 if self.upstream.secure else 80
         return host if self.upstream.port == usual else f"{host}:{self.upstream.port}"
 
     def at(self, base_url: str) -> "Provider":
-        """Return the same provider at another place that the user configured; it may be on this machine or its network."""
+        """Return the same provider at a base URL that the user configured; it may be on this machine or its network."""
         return replace(self, upstream=_place(base_url))
 
 
@@ -90,7 +90,7 @@ ANTHROPIC: Final = Provider(
         ProviderEndpoint("POST", "/v1/messages/count_tokens", Dialect.ANTHROPIC, model=False),
         *_models("/v1", Dialect.ANTHROPIC),
     ),
-    # The provider's newer libraries send keys as they send tokens.
+    # The provider's newer libraries send keys the same way as tokens.
     keys=(Carrier("x-api-key"), BEARER),
     shape="sk-ant-api03-",
     token_shape="sk-ant-oat01-",  # noqa: S106 - how any such token begins
@@ -125,11 +125,11 @@ GEMINI: Final = Provider(
 
 
 KNOWN_HOSTS: Final = frozenset(provider.host for provider in (ANTHROPIC, OPENAI, GEMINI))
-"""Hosts where models answer: never reached blindly, because a key of the agent's own would go unseen."""
+"""Hosts of model APIs. Never tunnelled blindly, because an agent could use a key of its own unseen."""
 
 
 def openai_compatible(name: str, host: str, base_url: str, path: str = "/v1") -> Provider:
-    """Return a user's own provider that talks like OpenAI: clients ask for `https://HOST/PATH/…`, which leads to the base URL's host."""
+    """Return a user's OpenAI-compatible provider: clients ask for `https://HOST/PATH/…`, which goes to the base URL's host."""
     endpoints = (
         ProviderEndpoint("POST", f"{path}/chat/completions", Dialect.CHAT),
         ProviderEndpoint("POST", f"{path}/responses", Dialect.RESPONSES),

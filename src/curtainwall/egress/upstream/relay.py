@@ -1,6 +1,6 @@
-"""One permitted request, its key put in, and its reply passed on as it comes: counted, searched for keys, cut where the meter says so.
+"""Relays one permitted request with the real key, and streams its reply back: counted, searched for keys, cut if the meter says so.
 
-A reply whose client has left is read on for a moment, since providers say what it used at its end.
+If the client leaves, the reply is read a little longer, since providers report usage at its end.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Header = tuple[bytes, bytes]
 
 
 class KeyRedactor:
-    """Looks for secrets in one reply. A found one is overwritten in place, so that lengths stay true."""
+    """Looks for secrets in one reply, and overwrites them in place, so that lengths stay correct."""
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
         self._secrets = tuple(secrets)
@@ -36,27 +36,27 @@ class KeyRedactor:
         whole = b"\n".join([part for header in headers for part in header])
         if not any(secret in whole for secret in self._secrets):
             return headers
-        kept = [header for header in headers if not any(secret in part for secret in self._secrets for part in header)]
-        self.found += len(headers) - len(kept)
-        return kept
+        clean = [header for header in headers if not any(secret in part for secret in self._secrets for part in header)]
+        self.found += len(headers) - len(clean)
+        return clean
 
     def feed(self, data: bytes) -> bytes:
-        """Return what may pass of the reply so far."""
+        """Return the part of the reply so far that may pass."""
         whole = self._kept + data if self._kept else data
         for secret in self._secrets:
             if secret in whole:
                 self.found += 1
                 whole = whole.replace(secret, b"*" * len(secret))
-        held = self._beginning(whole)
+        held = self._partial_secret(whole)
         self._kept = whole[len(whole) - held :] if held else b""
         return whole[: len(whole) - held] if held else whole
 
     def rest(self) -> bytes:
-        """Return what waited, now that nothing comes after it."""
+        """Return what was held back, now that the reply has ended."""
         rest, self._kept = self._kept, b""
         return rest
 
-    def _beginning(self, whole: bytes) -> int:
+    def _partial_secret(self, whole: bytes) -> int:
         """Return how many bytes at the end may be the beginning of a secret."""
         longest = 0
         for secret in self._secrets:
@@ -73,13 +73,13 @@ _LAST_CHUNK: Final = b"0\r\n\r\n"
 _STATUS_LINES: Final = {status: f"HTTP/1.1 {status} {reason}".encode() for status, reason in REASONS.items()}
 _UNAUTHORISED: Final = 401
 _OK: Final = 200
-# Of a reply whose client has left; a provider that sends more than this counts by the estimate.
+# For a reply whose client has left; if the provider sends more than this, the estimate counts.
 _MOST_READ_ON: Final = 4 * MIB
 
 
 @dataclass(slots=True)
 class Relay:
-    """Passes one request on."""
+    """Relays requests of one connection to a provider."""
 
     wire: Wire
     pool: UpstreamPool
@@ -90,16 +90,16 @@ class Relay:
     keyring: Keyring
 
     async def run(self, outgoing: Outgoing, dialect: Dialect, *, close: bool) -> bool:
-        """Pass on a request that asks no model; tell whether the connection can go on, raise `Refused` before a reply began."""
+        """Relay a request that calls no model; tell whether the connection can go on; raise `Refused` only before the reply begins."""
         return await _RelayedRequest(self, dialect, None, close=close).run(outgoing)
 
     async def run_call(self, outgoing: Outgoing, dialect: Dialect, call: ModelCall, release: Callable[[], None], *, close: bool) -> bool:
-        """Pass on a model call in the same way, and account for it; `release` is called when nothing of it is held any more."""
+        """Relay a model call in the same way, and account for it; `release` is called once nothing of it is held."""
         return await self.accounts.settle(call, _RelayedRequest(self, dialect, call, close=close), outgoing, release)
 
 
 class _RelayedRequest:
-    """The state of one request on its way."""
+    """The state of one request in transit."""
 
     def __init__(self, relay: Relay, dialect: Dialect, call: ModelCall | None, *, close: bool) -> None:
         self._relay = relay
@@ -120,9 +120,9 @@ class _RelayedRequest:
 
     @property
     def counted(self) -> CountedUsage:
-        """Return what was counted so far; what the provider was asked costs something, whether or not anybody waits for the reply."""
-        if reading := self._stream or self._whole:
-            return reading.counted
+        """Return the usage so far; a sent request costs money even if nobody waits for the reply."""
+        if usage := self._stream or self._whole:
+            return usage.counted
         exchange, call = self._exchange, self._call
         if call is None or exchange is None or not exchange.is_sent or exchange.status not in {0, _OK}:
             return CountedUsage()
@@ -131,7 +131,7 @@ class _RelayedRequest:
     async def run(self, outgoing: Outgoing) -> bool:
         exchange = None
         try:
-            exchange = await self._answered(outgoing)
+            exchange = await self._send(outgoing)
             return await self._pass(exchange)
         except Refused as refusal:
             self.ended = ModelCallEnd("broken", why=refusal.reason)
@@ -140,22 +140,22 @@ class _RelayedRequest:
             if exchange is not None:
                 exchange.let_go()
 
-    async def _answered(self, outgoing: Outgoing) -> ProviderExchange:
-        """Return a reply that has begun; a key that was refused is renewed once."""
+    async def _send(self, outgoing: Outgoing) -> ProviderExchange:
+        """Send the request and return the exchange once the reply begins; a refused key is renewed once."""
         key = await self._relay.keyring.header(outgoing.carrier)
-        exchange = await self._begun(outgoing, key)
+        exchange = await self._send_once(outgoing, key)
         if exchange.status == _UNAUTHORISED:
             try:
-                newer = await self._relay.keyring.renew(key, outgoing.carrier)
+                new_key = await self._relay.keyring.renew(key, outgoing.carrier)
             except BaseException:
                 exchange.abort()
                 raise
-            if newer is not None:
+            if new_key is not None:
                 exchange.abort()
-                exchange = await self._begun(outgoing, newer)
+                exchange = await self._send_once(outgoing, new_key)
         return exchange
 
-    async def _begun(self, outgoing: Outgoing, key: Header) -> ProviderExchange:
+    async def _send_once(self, outgoing: Outgoing, key: Header) -> ProviderExchange:
         relay = self._relay
         try:
             wire = await relay.pool.take(relay.provider.upstream)
@@ -173,51 +173,51 @@ class _RelayedRequest:
         return exchange
 
     async def _pass(self, exchange: ProviderExchange) -> bool:
-        status, guard = exchange.status, KeyRedactor(self._relay.keyring.secrets)
+        status, redactor = exchange.status, KeyRedactor(self._relay.keyring.secrets)
         self.ended = ModelCallEnd("left", status)
-        told = exchange.told
-        if told.get(b"content-encoding", b"identity").lower() != b"identity":
+        headers = exchange.told
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             exchange.abort()
             raise Refused(502, "the provider answered in an encoding that was not asked for")
-        is_stream = told.get(b"content-type", b"").lower().startswith(b"text/event-stream")
+        is_stream = headers.get(b"content-type", b"").lower().startswith(b"text/event-stream")
         if self._call is not None and status == _OK:
-            # Not a method of ours: that would hold us, and what was counted, until somebody looks for circles.
-            tell = partial(self._relay.meter.counts, self._call)
+            # Not a bound method of ours: that would make a reference cycle, which only the garbage collector frees.
+            on_count = partial(self._relay.meter.counts, self._call)
             if is_stream:
-                self._stream = StreamUsage(self._dialect, self._call.size, tell)
+                self._stream = StreamUsage(self._dialect, self._call.size, on_count)
             else:
-                self._whole = WholeUsage(self._dialect, self._call.size, tell)
-        waiting = self._head(exchange, guard)
+                self._whole = WholeUsage(self._dialect, self._call.size, on_count)
+        pending_head = self._head(exchange, redactor)
         if not exchange.has_begun:
-            self._wire.write(waiting)
-            waiting = b""
+            self._wire.write(pending_head)
+            pending_head = b""
         try:
             while data := await exchange.read():
-                going = data if self._stream is None else data[: self._stream.feed(data)]
+                passing = data if self._stream is None else data[: self._stream.feed(data)]
                 if self._whole is not None:
                     self._whole.feed(data)
-                content = guard.feed(going)
+                content = redactor.feed(passing)
                 if self._stream is not None and self._stream.stopped is not None:
-                    return self._stop(exchange, waiting, content + guard.rest(), self._stream.stopped)
-                self._wire.write(waiting + _framed(content, exchange.length))
-                waiting = b""
+                    return self._stop(exchange, pending_head, content + redactor.rest(), self._stream.stopped)
+                self._wire.write(pending_head + _framed(content, exchange.length))
+                pending_head = b""
                 if self._wire.is_lost:
                     self._read_on += len(data)
                     if self._read_on > _MOST_READ_ON:
                         return False
-                await self._keep_pace()
+                await self._drain()
         except Broke as fault:
             self.ended = ModelCallEnd("broken", status, str(fault))
-            return self._broke(exchange, waiting, guard.rest(), str(fault), is_stream=is_stream)
-        self._wire.write(waiting + _framed(guard.rest(), exchange.length) + (_LAST_CHUNK if exchange.length is None else b""))
+            return self._broke(exchange, pending_head, redactor.rest(), str(fault), is_stream=is_stream)
+        self._wire.write(pending_head + _framed(redactor.rest(), exchange.length) + (_LAST_CHUNK if exchange.length is None else b""))
         if self._whole is not None:
             self._whole.finish()
         self.ended = ModelCallEnd("refused" if status >= 400 else "left" if self._wire.is_lost else "done", status)
-        await self._keep_pace()
+        await self._drain()
         return not self._close
 
-    async def _keep_pace(self) -> None:
-        """Wait until the client takes more; one that takes nothing for too long is hung up on."""
+    async def _drain(self) -> None:
+        """Wait until the client reads more; hang up if it reads nothing for too long."""
         if self._wire.keeps_up or self._wire.is_lost:
             return
         try:
@@ -225,31 +225,31 @@ class _RelayedRequest:
         except (OSError, TimeoutError):
             self._wire.abort()
 
-    def _head(self, exchange: ProviderExchange, guard: KeyRedactor) -> bytes:
-        passing = guard.headers(passable(exchange.headers, exchange.told))
+    def _head(self, exchange: ProviderExchange, redactor: KeyRedactor) -> bytes:
+        passing = redactor.headers(passable(exchange.headers, exchange.told))
         lines = [_STATUS_LINES.get(exchange.status) or b"HTTP/1.1 %d Said" % exchange.status, *map(b": ".join, passing)]
         lines.append(b"transfer-encoding: chunked" if exchange.length is None else b"content-length: %d" % exchange.length)
         if self._close:
             lines.append(b"connection: close")
         return b"\r\n".join(lines) + b"\r\n\r\n"
 
-    def _stop(self, exchange: ProviderExchange, waiting: bytes, content: bytes, why: str) -> bool:
-        """End the stream as the provider would end it on an error, and hang up on the provider."""
+    def _stop(self, exchange: ProviderExchange, pending_head: bytes, content: bytes, why: str) -> bool:
+        """End the stream as the provider would on an error, and hang up on the provider."""
         exchange.abort()
         self.ended = ModelCallEnd("stopped", exchange.status, why)
         if exchange.length is not None:
             self._wire.abort()
             return False
-        self._wire.write(waiting + _framed(content + Reason(403, why).event(self._dialect), None) + _LAST_CHUNK)
+        self._wire.write(pending_head + _framed(content + Reason(403, why).event(self._dialect), None) + _LAST_CHUNK)
         return not self._close
 
-    def _broke(self, exchange: ProviderExchange, waiting: bytes, rest: bytes, why: str, *, is_stream: bool) -> bool:
-        """Tell the client that there is no more to come: in a stream as an event, otherwise by hanging up in the middle."""
+    def _broke(self, exchange: ProviderExchange, pending_head: bytes, rest: bytes, why: str, *, is_stream: bool) -> bool:
+        """Tell the client that the reply is cut off: in a stream with an event, otherwise by hanging up."""
         if not is_stream or exchange.length is not None:
             self._wire.abort()
             return False
-        torn = b"" if self._stream is None or self._stream.is_between_events else b"\n\n"
-        self._wire.write(waiting + _framed(rest + torn + Reason(502, why).event(self._dialect), None) + _LAST_CHUNK)
+        separator = b"" if self._stream is None or self._stream.is_between_events else b"\n\n"
+        self._wire.write(pending_head + _framed(rest + separator + Reason(502, why).event(self._dialect), None) + _LAST_CHUNK)
         return not self._close
 
 
@@ -260,7 +260,7 @@ def _framed(content: bytes, length: int | None) -> bytes:
 
 
 async def linger(wire: Wire, seconds: float) -> None:
-    """Read on for a moment, so that a client that is still sending gets to see its answer, then close."""
+    """Keep reading briefly, so that a client that is still sending sees its answer, then close."""
     try:
         async with asyncio.timeout(seconds):
             while await wire.read():

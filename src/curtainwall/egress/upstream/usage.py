@@ -1,6 +1,6 @@
-"""Reads what a reply uses while it passes: the provider's own counts where they come, an estimate from the text until then.
+"""Reads the usage of a reply while it passes: the provider's own counts once they come, an estimate from the text until then.
 
-Only events that count something are parsed; of the others no more is looked at than where their text begins and ends.
+Only events with counts are parsed; in the others, only the start and end of the text are located.
 """
 
 import json
@@ -18,7 +18,7 @@ _LONGEST_EVENT: Final = 4 * MIB
 _END = re.compile(rb"\r?\n\r?\n")
 _BACKSLASH: Final = 0x5C
 
-# Group 1 is where a piece of the reply's text begins; anything else that matches makes its event worth parsing.
+# Group 1 marks the start of a piece of the reply's text; any other match makes its event worth parsing.
 _NOTABLE: Final = {
     Dialect.ANTHROPIC: re.compile(rb'"(?:((?:text|thinking|partial_json)"\s*:\s*")|(?:usage"\s*:\s*\{|stop_reason"\s*:\s*"))'),
     Dialect.RESPONSES: re.compile(rb'"(?:(delta"\s*:\s*")|usage"\s*:\s*\{)'),
@@ -29,11 +29,11 @@ _NOTABLE: Final = {
 }
 
 OnCount = Callable[[CountedUsage], str | None]
-"""Told of every change; returns why the reply has to stop, or None."""
+"""Called on every change; returns why the reply must stop, or None."""
 
 
 def request_usage(size: int) -> CountedUsage:
-    """Return what a request of so many bytes uses, as far as can be said before there is an answer."""
+    """Return the estimated usage of a request of this many bytes, before there is a reply."""
     return CountedUsage(_tokens(size))
 
 
@@ -44,10 +44,10 @@ def _tokens(size: int) -> int:
 class StreamUsage:
     """The usage of one reply that comes as server-sent events."""
 
-    def __init__(self, dialect: Dialect, size: int, tell: OnCount) -> None:
+    def __init__(self, dialect: Dialect, size: int, on_count: OnCount) -> None:
         self._notable = _NOTABLE[dialect]
         self._dialect = dialect
-        self._tell = tell
+        self._on_count = on_count
         self._size = 0
         self._told = -1
         self._pieces: list[bytes] = []
@@ -58,11 +58,11 @@ class StreamUsage:
 
     @property
     def is_between_events(self) -> bool:
-        """Tell whether what passed so far ends with a whole event."""
+        """Tell whether the reply so far ends with a complete event."""
         return not self._waiting
 
     def feed(self, data: bytes) -> int:
-        """Read what is about to pass and return how much of it may; less than all where `stopped` says why."""
+        """Read the next bytes and return how many of them may pass; fewer than all if `stopped` is set."""
         end = _last_end(data, self._tail)
         if end < 0:
             self._wait(data)
@@ -82,11 +82,11 @@ class StreamUsage:
         if self._waiting <= _LONGEST_EVENT:
             self._pieces.append(data)
         else:
-            # Nobody sends such events; what this one counts is not known, and the estimate stands.
+            # Nobody sends such events; its counts are unknown, and the estimate remains.
             self._pieces = []
 
     def _read(self, block: bytes) -> int | None:
-        """Read whole events; return where the event ends at which the reply has to stop."""
+        """Read complete events; return the end of the event at which the reply must stop."""
         at = 0
         while (match := self._notable.search(block, at)) is not None:
             if match[1] is not None:
@@ -96,7 +96,7 @@ class StreamUsage:
             else:
                 start, at = block.rfind(b"\n", 0, match.start()) + 1, block.find(b"\n", match.end())
                 changed = self._parse(block[start:at])
-            if changed and (why := self._tell(self.counted)) is not None:
+            if changed and (why := self._on_count(self.counted)) is not None:
                 self.stopped = why
                 ends = _END.search(block, at)
                 return ends.end() if ends else len(block)
@@ -117,22 +117,22 @@ class StreamUsage:
         if not line.startswith(b"data:"):
             return False
         try:
-            told: JsonValue = json.loads(line[5:])
+            document: JsonValue = json.loads(line[5:])
         except (ValueError, RecursionError):
             return False
-        if not isinstance(told, dict):
+        if not isinstance(document, dict):
             return False
         before = self.counted
-        self.counted = _READERS[self._dialect](before, told)
+        self.counted = _READERS[self._dialect](before, document)
         return self.counted != before
 
 
 class WholeUsage:
     """The usage of one reply that comes as one JSON document."""
 
-    def __init__(self, dialect: Dialect, size: int, tell: OnCount) -> None:
+    def __init__(self, dialect: Dialect, size: int, on_count: OnCount) -> None:
         self._dialect = dialect
-        self._tell = tell
+        self._on_count = on_count
         self._pieces: list[bytes] = []
         self._asked = size
         self._size = 0
@@ -140,38 +140,38 @@ class WholeUsage:
 
     @property
     def counted(self) -> CountedUsage:
-        """Return what the reply told when it was whole; until then its length is what is known."""
+        """Return the counts of the complete reply; until then, an estimate from its length."""
         return self._told or CountedUsage(_tokens(self._asked), _tokens(self._size))
 
     def feed(self, data: bytes) -> None:
-        """Keep a piece, as long as the whole can still be parsed."""
+        """Keep a piece, as long as the whole is small enough to parse."""
         self._size += len(data)
         if self._size <= _LONGEST_EVENT:
             self._pieces.append(data)
 
     def finish(self) -> None:
-        """Count, now that it is whole; it has been sent, so nothing can be stopped any more."""
+        """Count the complete reply; it has already been sent, so it cannot be stopped any more."""
         try:
-            told: JsonValue = json.loads(b"".join(self._pieces)) if self._size <= _LONGEST_EVENT else None
+            document: JsonValue = json.loads(b"".join(self._pieces)) if self._size <= _LONGEST_EVENT else None
         except (ValueError, RecursionError):
-            told = None
+            document = None
         counted = self.counted
-        # A stream of Gemini's without `alt=sse` is a list of the same objects.
-        for each in told if isinstance(told, list) else [told]:
+        # Without `alt=sse`, a Gemini stream is a list of the same objects.
+        for each in document if isinstance(document, list) else [document]:
             if isinstance(each, dict):
                 counted = _READERS[self._dialect](counted, each)
         self._told = counted
-        self._tell(counted)
+        self._on_count(counted)
 
 
 def _last_end(data: bytes, before: bytes) -> int:
-    """Return where the last whole event ends, or -1; its two line ends may stand in two pieces."""
+    """Return where the last complete event ends, or -1; its two line ends may be split over two pieces."""
     end = max(data.rfind(b"\n\n") + 2, data.rfind(b"\n\r\n") + 3)
     if end > 2 or (end == 2 and data[:2] == b"\n\n"):
         return end
     match = _END.search(before + data[:3])
-    found = match.end() - len(before) if match else 0
-    return found if found > 0 else -1
+    end_of_event = match.end() - len(before) if match else 0
+    return end_of_event if end_of_event > 0 else -1
 
 
 def _end_of_text(block: bytes, start: int) -> int:
@@ -187,30 +187,30 @@ def _end_of_text(block: bytes, start: int) -> int:
     return at if at >= 0 else len(block)
 
 
-def _count(told: Mapping[str, JsonValue], key: str) -> int | None:
-    value = told.get(key)
-    # A bool is an int as well, and counts nothing.
+def _count(values: Mapping[str, JsonValue], key: str) -> int | None:
+    value = values.get(key)
+    # A bool is an int as well, but not a count.
     return value if type(value) is int and value >= 0 else None
 
 
-def _text(told: Mapping[str, JsonValue], key: str) -> str:
-    value = told.get(key)
+def _text(values: Mapping[str, JsonValue], key: str) -> str:
+    value = values.get(key)
     return value[:200] if isinstance(value, str) else ""
 
 
-def _inner(told: Mapping[str, JsonValue], key: str) -> dict[str, JsonValue]:
-    value = told.get(key)
+def _inner(values: Mapping[str, JsonValue], key: str) -> dict[str, JsonValue]:
+    value = values.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def _anthropic(so_far: CountedUsage, told: dict[str, JsonValue]) -> CountedUsage:
+def _anthropic(so_far: CountedUsage, document: dict[str, JsonValue]) -> CountedUsage:
     """Read `message_start` (input, first output), `message_delta` (the whole output) or a whole message."""
-    message = _inner(told, "message") or told
-    used = _inner(message, "usage")
-    stop = _text(_inner(told, "delta"), "stop_reason") or _text(message, "stop_reason") or so_far.stop_reason
-    fresh, output = _count(used, "input_tokens"), _count(used, "output_tokens")
-    read, stored = _count(used, "cache_read_input_tokens") or 0, _count(used, "cache_creation_input_tokens") or 0
-    is_last = told.get("type") != "message_start"
+    message = _inner(document, "message") or document
+    usage = _inner(message, "usage")
+    stop = _text(_inner(document, "delta"), "stop_reason") or _text(message, "stop_reason") or so_far.stop_reason
+    fresh, output = _count(usage, "input_tokens"), _count(usage, "output_tokens")
+    read, stored = _count(usage, "cache_read_input_tokens") or 0, _count(usage, "cache_creation_input_tokens") or 0
+    is_last = document.get("type") != "message_start"
     return CountedUsage(
         input_tokens=so_far.input_tokens if not fresh and not read and not stored else (fresh or 0) + read + stored,
         output_tokens=so_far.output_tokens if output is None else output,
@@ -221,53 +221,53 @@ def _anthropic(so_far: CountedUsage, told: dict[str, JsonValue]) -> CountedUsage
     )
 
 
-def _responses(so_far: CountedUsage, told: dict[str, JsonValue]) -> CountedUsage:
+def _responses(so_far: CountedUsage, document: dict[str, JsonValue]) -> CountedUsage:
     """Read the response inside `response.completed` and its siblings, or a whole one."""
-    response = _inner(told, "response") or told
-    used = _inner(response, "usage")
-    output = _count(used, "output_tokens")
+    response = _inner(document, "response") or document
+    usage = _inner(response, "usage")
+    output = _count(usage, "output_tokens")
     stop = _text(_inner(response, "incomplete_details"), "reason") or _text(response, "status")
     return CountedUsage(
-        input_tokens=_or(_count(used, "input_tokens"), so_far.input_tokens),
+        input_tokens=_or(_count(usage, "input_tokens"), so_far.input_tokens),
         output_tokens=_or(output, so_far.output_tokens),
-        cached_tokens=_or(_count(_inner(used, "input_tokens_details"), "cached_tokens"), so_far.cached_tokens),
+        cached_tokens=_or(_count(_inner(usage, "input_tokens_details"), "cached_tokens"), so_far.cached_tokens),
         measured=so_far.measured or output is not None,
         model=_text(response, "model") or so_far.model,
         stop_reason=stop or so_far.stop_reason,
     )
 
 
-def _chat(so_far: CountedUsage, told: dict[str, JsonValue]) -> CountedUsage:
+def _chat(so_far: CountedUsage, document: dict[str, JsonValue]) -> CountedUsage:
     """Read a chunk's or a whole completion's usage and finish reason."""
-    used = _inner(told, "usage")
-    choices = told.get("choices")
+    usage = _inner(document, "usage")
+    choices = document.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
-    output = _count(used, "completion_tokens")
+    output = _count(usage, "completion_tokens")
     return CountedUsage(
-        input_tokens=_or(_count(used, "prompt_tokens"), so_far.input_tokens),
+        input_tokens=_or(_count(usage, "prompt_tokens"), so_far.input_tokens),
         output_tokens=_or(output, so_far.output_tokens),
-        cached_tokens=_or(_count(_inner(used, "prompt_tokens_details"), "cached_tokens"), so_far.cached_tokens),
+        cached_tokens=_or(_count(_inner(usage, "prompt_tokens_details"), "cached_tokens"), so_far.cached_tokens),
         measured=so_far.measured or output is not None,
-        model=_text(told, "model") or so_far.model,
+        model=_text(document, "model") or so_far.model,
         stop_reason=(_text(first, "finish_reason") if isinstance(first, dict) else "") or so_far.stop_reason,
     )
 
 
-def _gemini(so_far: CountedUsage, told: dict[str, JsonValue]) -> CountedUsage:
-    """Read one object of the stream: each counts everything up to itself, the last one all."""
-    used = _inner(told, "usageMetadata")
-    candidates = told.get("candidates")
+def _gemini(so_far: CountedUsage, document: dict[str, JsonValue]) -> CountedUsage:
+    """Read one object of the stream; its counts are cumulative."""
+    usage = _inner(document, "usageMetadata")
+    candidates = document.get("candidates")
     first = candidates[0] if isinstance(candidates, list) and candidates else None
     stop = _text(first, "finishReason") if isinstance(first, dict) else ""
-    output = _count(used, "candidatesTokenCount")
-    thought = _count(used, "thoughtsTokenCount")
+    output = _count(usage, "candidatesTokenCount")
+    thought = _count(usage, "thoughtsTokenCount")
     counts = None if output is None and thought is None else (output or 0) + (thought or 0)
     return CountedUsage(
-        input_tokens=_or(_count(used, "promptTokenCount"), so_far.input_tokens),
+        input_tokens=_or(_count(usage, "promptTokenCount"), so_far.input_tokens),
         output_tokens=_or(counts, so_far.output_tokens),
-        cached_tokens=_or(_count(used, "cachedContentTokenCount"), so_far.cached_tokens),
+        cached_tokens=_or(_count(usage, "cachedContentTokenCount"), so_far.cached_tokens),
         measured=so_far.measured or counts is not None,
-        model=_text(told, "modelVersion") or so_far.model,
+        model=_text(document, "modelVersion") or so_far.model,
         stop_reason=stop or so_far.stop_reason,
     )
 

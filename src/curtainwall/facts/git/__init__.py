@@ -1,1 +1,1 @@
-"""Git as it is on disk and as agents name it: config, objects, references, remotes and pushes. Runs no git."""
+"""Reads git repositories on disk, and remotes as agents name them: config, objects, refs, pushes. Runs no git."""

@@ -1,4 +1,4 @@
-"""Git's own config format, read as git reads it, and the config that a repository would be run with. Runs no git."""
+"""Parses git's config format as git does, and finds a repository with its config. Runs no git."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typing import NoReturn
 from curtainwall.facts.refusal import Unclear, quoted
 from curtainwall.model import is_beneath
 
-# Everybody waits while it is read, and a plan may name many repositories; real ones have a few hundred lines.
+# Reading it blocks all other work, and a plan may name many repositories; real configs have a few hundred lines.
 _MAX_CONFIG = 1 << 18
 _MAX_ENTRIES = 10_000
 _MAX_POINTER = 4_096
@@ -20,7 +20,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
 
 @dataclass(frozen=True, slots=True)
 class GitConfigEntry:
-    """One line of a config: section and key in lower case, the subsection as written; a key alone, which means true, has no value."""
+    """One config entry: section and key in lower case, the subsection as written; a key without a value means true."""
 
     section: str
     subsection: str | None
@@ -30,7 +30,7 @@ class GitConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository on this machine: where git keeps its files and, of a worktree, its own few, and what its config says."""
+    """A repository on this machine: git's common directory, the config entries, and the worktree's own directory."""
 
     directory: str
     entries: tuple[GitConfigEntry, ...]
@@ -54,9 +54,9 @@ def read_entries(text: str) -> tuple[GitConfigEntry, ...]:
         elif letter in "#;":
             at = text.index("\n", at)
         elif letter == "[":
-            found = _SECTION.match(text, at) or _refuse(text, at)
-            section = _section(found[1], found[2])
-            at = found.end()
+            header = _SECTION.match(text, at) or _refuse(text, at)
+            section = _section(header[1], header[2])
+            at = header.end()
         else:
             key = _KEY.match(text, at)
             if key is None or section is None:
@@ -69,7 +69,7 @@ def read_entries(text: str) -> tuple[GitConfigEntry, ...]:
 
 
 def _section(name: str, quoted_part: str | None) -> tuple[str, str | None]:
-    """Return section and subsection; a subsection after a dot, as old configs have it, is in lower case."""
+    """Return section and subsection; a subsection after a dot, as in old configs, is in lower case."""
     if quoted_part is None:
         section, dot, subsection = name.lower().partition(".")
         return section, subsection if dot else None
@@ -82,24 +82,24 @@ def _value(text: str, at: int) -> tuple[str, int]:
     """Return the value that starts at a place, and where its line ends."""
     out: list[str] = []
     kept = 0
-    inside = False
+    is_quoted = False
     while True:
         letter = text[at : at + 1] or "\n"
         at += 1
         if letter == "\n":
-            if inside:
+            if is_quoted:
                 _refuse(text, at)
             return "".join(out[:kept]), at
-        if letter in " \t\r" and not inside:
+        if letter in " \t\r" and not is_quoted:
             if out:
                 out.append(" ")
             continue
-        if letter in "#;" and not inside:
+        if letter in "#;" and not is_quoted:
             at = text.index("\n", at)
             continue
         kept = len(out)
         if letter == '"':
-            inside = not inside
+            is_quoted = not is_quoted
             continue
         if letter == "\\":
             letter = text[at]
@@ -121,8 +121,8 @@ def _refuse(text: str, at: int) -> NoReturn:
 def find_repository(start: str, workspace: str = "/") -> Repository | None:
     """Return the repository that git, started in a directory, would find: there or above; None if there is none.
 
-    Above a workspace nothing is looked for, and no pointer is followed out of it: whoever writes there would have us read elsewhere, and
-    tell of it. A directory outside of the workspace is looked at alone.
+    The search stops at the workspace, and no pointer is followed out of it: files in the workspace must not make us read, and reveal,
+    anything elsewhere. For a directory outside the workspace, only that directory is searched.
     """
     if "\0" in start or not os.path.isabs(start):
         raise Unclear(f"{quoted(start)} is not the real path of a directory")
@@ -146,7 +146,7 @@ def _git_directory(here: str, limit: str) -> str | None:
     except OSError:
         mode = 0
     if stat.S_ISREG(mode):
-        return _pointed_at(here, inside, limit)
+        return _follow_pointer(here, inside, limit)
     if stat.S_ISDIR(mode) and _is_git_directory(inside):
         return inside
     if mode:
@@ -158,30 +158,30 @@ def _is_git_directory(path: str) -> bool:
     return os.path.lexists(os.path.join(path, "HEAD")) and all(os.path.isdir(os.path.join(path, part)) for part in ("objects", "refs"))
 
 
-def _pointed_at(here: str, pointer: str, limit: str) -> str:
-    """Follow a `.git` file, as worktrees and submodules have it."""
+def _follow_pointer(here: str, pointer: str, limit: str) -> str:
+    """Follow a `.git` file of a worktree or submodule."""
     text = _read(pointer, _MAX_POINTER)
     target = text.removeprefix("gitdir: ").rstrip("\r\n")
     if not text.startswith("gitdir: ") or not target or "\n" in target:
         raise Unclear(f"{quoted(pointer)} does not say which repository this is")
-    directory = _inside(os.path.realpath(os.path.join(here, target)), pointer, limit)
+    directory = _require_inside(os.path.realpath(os.path.join(here, target)), pointer, limit)
     if not os.path.lexists(os.path.join(directory, "HEAD")):
         raise Unclear(f"{quoted(pointer)} leads to {quoted(directory)}, which is no git directory")
     return directory
 
 
 def _common(directory: str, limit: str) -> str:
-    """Return the directory whose config counts: a worktree's files lie in `worktrees/NAME` of it, and nowhere else."""
+    """Return the directory whose config counts; a worktree's own directory must be `worktrees/NAME` in it."""
     pointer = os.path.join(directory, "commondir")
     if not os.path.lexists(pointer):
         return directory
-    common = _inside(os.path.realpath(os.path.join(directory, _read(pointer, _MAX_POINTER).rstrip("\r\n"))), pointer, limit)
+    common = _require_inside(os.path.realpath(os.path.join(directory, _read(pointer, _MAX_POINTER).rstrip("\r\n"))), pointer, limit)
     if os.path.dirname(directory) != os.path.join(common, "worktrees"):
         raise Unclear(f"{quoted(pointer)} leads to {quoted(common)}, where this worktree does not belong")
     return common
 
 
-def _inside(directory: str, pointer: str, limit: str) -> str:
+def _require_inside(directory: str, pointer: str, limit: str) -> str:
     if not is_beneath(directory, limit):
         raise Unclear(f"{quoted(pointer)} leads out of {quoted(limit)}, beyond what this call may touch")
     return directory
@@ -199,12 +199,12 @@ def _entries_of(directory: str) -> tuple[GitConfigEntry, ...]:
 
 
 def open_no_link(path: str, _flags: int) -> int:
-    """Open a file for reading: no link, and nobody is waited for where it is a pipe."""
+    """Open a file for reading without following a link or blocking on a pipe."""
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def read_bytes(path: str, limit: int) -> bytes:
-    """Return a file of git's, which must be a regular one and no longer than it may be; raise `OSError` where it is not there."""
+    """Return the content of a git file, which must be regular and within the limit; raise `OSError` if it is missing."""
     with open(path, "rb", opener=open_no_link) as file:
         data = file.read(limit + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
     if data is None or len(data) > limit:

@@ -1,6 +1,6 @@
-"""Commits, directories and branches as a repository keeps them, loose or packed, each object checked against its own id. Runs no git.
+"""Reads the commits, directories and branches of a repository, loose or packed, and checks each object against its id. Runs no git.
 
-Whoever owns the repository chose these bytes. What does not hash to the id that it was asked for by is not there.
+The bytes are untrusted: the owner of the repository chose them. An object that does not hash to the requested id counts as missing.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _MAX_COMMIT: Final = 1 << 18
 _MAX_PACKS: Final = 256
 _DEEPEST: Final = 50
 _LONGEST_NUMBER: Final = 10
-# About a second's worth, counted in letters of a difference; a look into an index, or an object, costs as much as several.
+# About a second of work, counted in bytes of a delta; an index lookup, or an object, costs as much as several.
 _ALLOWED: Final = 4_000_000
 _A_LOOK, _AN_OBJECT = 4, 300
 _INDEX_START: Final = b"\xfftOc\x00\x00\x00\x02"
@@ -33,7 +33,7 @@ _ID: Final = re.compile(rb"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a commit says of itself: the ones before it, when it was made, the first line of its message, and its directory."""
+    """A commit: its parents, its time, the first line of its message, and its tree."""
 
     parents: tuple[str, ...]
     when: int
@@ -43,20 +43,20 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a directory says of one name in it."""
+    """One entry of a directory."""
 
     id: str
     is_directory: bool
 
 
 class _TooMuchError(Exception):
-    """Whoever wrote these bytes wants us to be busy with them."""
+    """The bytes take too much work; they may be crafted for that."""
 
 
 class _Allowance:
-    """How much more is looked at, of everything together: many packs, each of them in bounds, would take as long as one without any.
+    """The work that is left, for all objects together: many packs, each within its limits, could take as long as one without any.
 
-    What is left depends on the bytes alone and on no clock, so that a push means the same each time it is looked at.
+    It depends only on the bytes and not on a clock, so that a push gets the same result each time.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class _Allowance:
 
 
 class Commits:
-    """The commits of one repository, while they are looked at; where that takes too long, the rest counts as not there."""
+    """Reads the objects of one repository; once that takes too much work, the rest counts as missing."""
 
     def __init__(self, directory: str) -> None:
         self._objects = os.path.join(directory, "objects")
@@ -84,31 +84,31 @@ class Commits:
         self._open.close()
 
     def find(self, id_: str) -> Commit | None:
-        """Return a commit, or None where it is not there whole."""
-        found = self._whole(id_, b"commit")
-        return None if found is None else _read_commit(found)
+        """Return a commit, or None if it is missing or damaged."""
+        data = self._verified(id_, b"commit")
+        return None if data is None else _read_commit(data)
 
     def directory(self, id_: str) -> Mapping[str, Listed] | None:
-        """Return what a directory holds, or None where it is not there whole, or too much was looked at already."""
-        found = self._whole(id_, b"tree")
-        return None if found is None else _read_tree(found)
+        """Return the entries of a directory, or None if it is missing or damaged, or the allowance is used up."""
+        data = self._verified(id_, b"tree")
+        return None if data is None else _read_tree(data)
 
-    def _whole(self, id_: str, kind: bytes) -> bytes | None:
+    def _verified(self, id_: str, kind: bytes) -> bytes | None:
         with suppress(_TooMuchError):
             if kind == b"tree":
-                # Whoever walks through commits counts them; of directories a single commit can have any number.
+                # Callers limit the number of commits, but a single commit can have any number of directories.
                 self._allowance.spend(_AN_OBJECT)
-            for found in self._spellings(id_, _KINDS[kind]):
-                if hashlib.sha1(b"%b %d\x00%b" % (kind, len(found), found), usedforsecurity=False).hexdigest() == id_:
-                    return found
+            for data in self._candidates(id_, _KINDS[kind]):
+                if hashlib.sha1(b"%b %d\x00%b" % (kind, len(data), data), usedforsecurity=False).hexdigest() == id_:
+                    return data
         return None
 
-    def _spellings(self, id_: str, kind: int) -> Iterator[bytes]:
+    def _candidates(self, id_: str, kind: int) -> Iterator[bytes]:
         with suppress(OSError, Unclear, zlib.error):
             loose = _inflated(read_bytes(os.path.join(self._objects, id_[:2], id_[2:]), _MAX_COMMIT))
             yield loose.partition(b"\x00")[2]
         for pack in self._all_packs():
-            # A place beyond all files is too big a number for the kernel.
+            # A forged offset can be too big a number for the kernel.
             with suppress(OSError, OverflowError, IndexError, struct.error, zlib.error):
                 yield from pack.find(bytes.fromhex(id_), kind)
 
@@ -129,7 +129,7 @@ class Commits:
 
 
 class _Pack:
-    """One pack and its index, of git's second version, which all have had since 2008."""
+    """One pack and its index, in git's second version, the default since 2008."""
 
     def __init__(self, index: BinaryIO, pack: BinaryIO, allowance: _Allowance) -> None:
         self._index, self._pack = index.fileno(), pack.fileno()
@@ -147,20 +147,20 @@ class _Pack:
             middle = (low + high) // 2
             here = os.pread(self._index, _ID_BYTES, ids + _ID_BYTES * middle)
             if here == id_:
-                place = self._number(ids + (_ID_BYTES + 4) * every + 4 * middle)
-                if place >> 31:
-                    far = ids + (_ID_BYTES + 8) * every + 8 * (place & 0x7FFFFFFF)
-                    (place,) = struct.unpack(">Q", os.pread(self._index, 8, far))
-                yield self._object(place, kind, depth)
+                offset = self._number(ids + (_ID_BYTES + 4) * every + 4 * middle)
+                if offset >> 31:
+                    far = ids + (_ID_BYTES + 8) * every + 8 * (offset & 0x7FFFFFFF)
+                    (offset,) = struct.unpack(">Q", os.pread(self._index, 8, far))
+                yield self._object(offset, kind, depth)
                 return
             low, high = (middle + 1, high) if here < id_ else (low, middle)
 
     def _number(self, at: int) -> int:
-        (found,) = struct.unpack(">I", os.pread(self._index, 4, at))
-        return found
+        (number,) = struct.unpack(">I", os.pread(self._index, 4, at))
+        return number
 
     def _object(self, at: int, wanted: int, depth: int) -> bytes:
-        """Return the object at a place in the pack; raise where there is none of that kind."""
+        """Return the object at an offset in the pack; raise if there is none of that kind."""
         self._allowance.spend(_AN_OBJECT)
         data = os.pread(self._pack, _MAX_COMMIT, at)
         kind, used = data[0] >> 4 & 7, 1
@@ -184,7 +184,7 @@ class _Pack:
             used += _ID_BYTES
         delta = self._inflated(data[used:])
         self._allowance.spend(len(delta))
-        return _patched(base, delta)
+        return _apply_delta(base, delta)
 
     def _inflated(self, data: bytes) -> bytes:
         out = _inflated(data)
@@ -193,15 +193,15 @@ class _Pack:
 
 
 def _inflated(data: bytes) -> bytes:
-    found = zlib.decompressobj()
-    out = found.decompress(data, _MAX_COMMIT)
-    if not found.eof:
+    inflater = zlib.decompressobj()
+    out = inflater.decompress(data, _MAX_COMMIT)
+    if not inflater.eof:
         raise zlib.error
     return out
 
 
-def _patched(base: bytes, delta: bytes) -> bytes:
-    """Apply git's kind of difference."""
+def _apply_delta(base: bytes, delta: bytes) -> bytes:
+    """Apply a git delta."""
     at = 0
     for _ in range(2):
         while delta[at] & 0x80:
@@ -257,25 +257,26 @@ def _read_tree(data: bytes) -> Mapping[str, Listed] | None:
 
 
 HEADS: Final = "refs/heads/"
+SHA1_LENGTH: Final = 2 * _ID_BYTES
 
 _MAX_REF = 4_096
-# Everybody waits while it is read; 32 MiB are half a million refs.
+# Reading it blocks all other work; 32 MiB are half a million refs.
 _MAX_PACKED = 1 << 25
 _MOST_LINKS = 5
 _REF_ID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-# As git has it: no empty part, none that starts with a dot or ends in `.lock`, nothing that means something else in a revision.
+# Git's rules: no empty part, none that starts with a dot or ends in `.lock`, nothing with a meaning in a revision.
 _NAME = re.compile(r"refs(?:/(?!\.)(?:(?!\.\.|@\{)[^\x00-\x20\x7f/:?*~^\[\\])+(?<!\.lock)(?<!\.))+")
 
 
 def current_branch(repository: Repository) -> str | None:
-    """Return the branch that is checked out, whether it has a commit or not; None where a commit is checked out and no branch."""
+    """Return the checked-out branch, even if it has no commit yet; None if HEAD is detached."""
     content = _loose(repository.own, "HEAD")
     name = _target_of(content) if content is not None else None
     return name.removeprefix(HEADS) if name is not None and name.startswith(HEADS) and _NAME.fullmatch(name) else None
 
 
 def commit_at(repository: Repository, ref: str) -> str | None:
-    """Return the id that a full ref stands at, or None where there is no such ref; raise `Unclear` where that cannot be told."""
+    """Return the commit id of a full ref, or None if there is no such ref; raise `Unclear` if that is unknown."""
     if any((entry.section, entry.key) == ("extensions", "refstorage") for entry in repository.entries):
         raise Unclear(
             "the repository keeps its branches in a table, which is not read here; `git refs migrate --ref-format=files` changes it"
@@ -286,13 +287,13 @@ def commit_at(repository: Repository, ref: str) -> str | None:
         content = _loose(repository.directory, ref)
         if content is None:
             return _packed(repository.directory, ref)
-        leads = _target_of(content)
-        if leads is None:
-            found = _REF_ID.fullmatch(content.strip())
-            if found is None:
+        target = _target_of(content)
+        if target is None:
+            match = _REF_ID.fullmatch(content.strip())
+            if match is None:
                 raise Unclear(f"the file of {quoted(ref)} holds no commit's id")
-            return found[0].decode()
-        ref = leads
+            return match[0].decode()
+        ref = target
     raise Unclear(f"{quoted(ref)} leads from one name to the next without end")
 
 
@@ -319,7 +320,7 @@ def _packed(directory: str, ref: str) -> str | None:
     end = lines.find(b" " + ref.encode() + b"\n")
     if end < 0:
         return None
-    found = _REF_ID.fullmatch(lines, lines.rfind(b"\n", 0, end) + 1, end)
-    if found is None:
+    match = _REF_ID.fullmatch(lines, lines.rfind(b"\n", 0, end) + 1, end)
+    if match is None:
         raise Unclear("the packed refs are not as git writes them")
-    return found[0].decode()
+    return match[0].decode()

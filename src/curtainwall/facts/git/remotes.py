@@ -1,7 +1,7 @@
-"""Git remotes as an agent writes them, and the one repository `host/owner/repo` that each of them means.
+"""Resolves git remotes, as an agent writes them, to the repository `host/owner/repo` that each of them means.
 
-A name is looked up in the repository's own config and rewritten as git would. What comes out is a URL that the same config leaves alone, so
-that what was judged is where git goes. The user's and the system's git config are not read: the network step must run without them.
+A name is looked up in the repository's own config and rewritten as git would. The result is a URL that the same config does not rewrite
+again, so that git goes where the rules judged. The user's and the system's git config are not read: the network step must run without them.
 """
 
 import os
@@ -45,8 +45,8 @@ def canonical_remotes(
 ) -> tuple[Remote, ...]:
     """Return every repository that git would talk to: one to read from, or all that a push goes to.
 
-    `repository` is the real path that git would be started in, None where there is no repository yet; none above the `workspace` counts.
-    Our `own_ports` on this machine are forbidden ground.
+    `repository` is the real path that git would be started in, or None if there is no repository yet; none above the `workspace` counts.
+    Our `own_ports` on this machine are forbidden.
     """
     if not isinstance(text, str):
         raise Unclear(f"a remote must be a string, not {quoted(text)}")
@@ -56,16 +56,16 @@ def canonical_remotes(
         raise Unclear(f"the remote {quoted(text)} is a path on this machine; {_WRITE_A_URL}")
     if not _is_encodable(text):
         raise Unclear(f"the remote {quoted(text)} is not valid text")
-    found = None if repository is None else find_repository(repository, workspace)
-    if found is None:
+    opened = None if repository is None else find_repository(repository, workspace)
+    if opened is None:
         return (_read_url(text, own_ports),)
     remotes: dict[str, Remote] = {}
-    addresses = _addresses(found, text, push=push)
+    addresses = _addresses(opened, text, push=push)
     if len(addresses) > _MAX_PLACES:
         raise Unclear(f"the remote {quoted(text)} pushes to {len(addresses)} places, more than {_MAX_PLACES}")
     for address in addresses:
         remote = _read_url(address, own_ports)
-        if _addresses(found, remote.url, push=push) != (remote.url,):
+        if _addresses(opened, remote.url, push=push) != (remote.url,):
             raise Unclear(f"the repository's config would rewrite {quoted(remote.url)} once more")
         remotes.setdefault(remote.url, remote)
     return tuple(remotes.values())
@@ -76,7 +76,7 @@ def _is_encodable(text: str) -> bool:
 
 
 def _addresses(repository: Repository, name: str, *, push: bool) -> tuple[str, ...]:
-    """Return the URLs that git would use for a remote, in git's own way (its `remote.c`): the first to read, all to push."""
+    """Return the URLs that git would use for a remote, by the rules of its `remote.c`: the first to read, all to push."""
     own: dict[str, list[str]] = {"url": [], "pushurl": []}
     bases: dict[str, dict[str, list[str]]] = {"insteadof": {}, "pushinsteadof": {}}
     for entry in repository.entries:
@@ -86,9 +86,9 @@ def _addresses(repository: Repository, name: str, *, push: bool) -> tuple[str, .
             if entry.key == "vcs":
                 raise Unclear(f"the remote {quoted(name)} is reached by a helper program")
             if entry.key in own:
-                own[entry.key].append(_given(entry.value, name))
+                own[entry.key].append(_require_value(entry.value, name))
         elif entry.section == "url" and entry.key in bases:
-            bases[entry.key].setdefault(entry.subsection, []).append(_given(entry.value, entry.subsection))
+            bases[entry.key].setdefault(entry.subsection, []).append(_require_value(entry.value, entry.subsection))
     urls, push_urls = own["url"], [_rewritten(url, bases["insteadof"]) or url for url in own["pushurl"]]
     if not urls:
         if "/" not in name and any(os.path.lexists(os.path.join(repository.directory, old, name)) for old in ("remotes", "branches")):
@@ -96,7 +96,7 @@ def _addresses(repository: Repository, name: str, *, push: bool) -> tuple[str, .
         urls = [name]
         if ":" not in name and not push_urls:
             raise Unclear(f"the repository has no remote named {quoted(name)}")
-    # A push URL of its own stands against `pushInsteadOf`, except where git takes the name itself for the URL.
+    # An explicit push URL overrides `pushInsteadOf`, except if git takes the name itself for the URL.
     if push and not (own["url"] and own["pushurl"]):
         push_urls += [new for url in urls if (new := _rewritten(url, bases["pushinsteadof"]))]
     if push and push_urls:
@@ -105,23 +105,23 @@ def _addresses(repository: Repository, name: str, *, push: bool) -> tuple[str, .
     return tuple(read) if push else (read[0],)
 
 
-def _given(value: str | None, name: str) -> str:
+def _require_value(value: str | None, name: str) -> str:
     if not value:
         raise Unclear(f"the repository's config has an empty entry for {quoted(name)}, which versions of git read differently")
     return value
 
 
 def _rewritten(url: str, bases: dict[str, list[str]]) -> str | None:
-    """Return a URL with its longest known beginning replaced by its base, of equals the first; None where none is known."""
-    fitting = [(len(beginning), base) for base, beginnings in bases.items() for beginning in beginnings if url.startswith(beginning)]
-    if not fitting:
+    """Return a URL with its longest matching prefix replaced by the base, the first of equals; None if none matches."""
+    matches = [(len(prefix), base) for base, prefixes in bases.items() for prefix in prefixes if url.startswith(prefix)]
+    if not matches:
         return None
-    length, base = max(fitting, key=lambda pair: pair[0])
+    length, base = max(matches, key=lambda pair: pair[0])
     return base + url[length:]
 
 
 def _read_url(text: str, own_ports: frozenset[int]) -> Remote:
-    """Return the repository that a URL, in any of git's spellings, means."""
+    """Return the repository that a URL means, in any of git's spellings."""
     if _TREACHEROUS.search(text) or text.startswith("-"):
         raise Unclear(f"the remote {quoted(text)} holds a leading dash, a space, a backslash or a control character")
     if _HELPER.match(text):
@@ -175,7 +175,7 @@ def _judged(text: str, kind: str, user: str | None, place: HostFacts, path: str,
     path = "/".join(segments)
     if kind == "ssh":
         login = "git@" if forge else f"{user}@" if user else ""
-        # On a host of its own, `host:a/b` is below the user's home and `ssh://host/a/b` is not.
+        # On a private host, `host:a/b` is below the user's home and `ssh://host/a/b` is not.
         url = f"ssh://{login}{where}/{path}" if absolute or forge else f"{login}{host}:{path}"
         return Remote(value, url, place)
     if forge and standard:
@@ -188,7 +188,7 @@ def _segments(text: str, path: str) -> list[str]:
     """Return the parts of a path without `.` and `..`; refuse what would hide a part or leave the root."""
     segments: list[str] = []
     for raw in path.removeprefix("/").rstrip("/").split("/"):
-        segment = _ESCAPE.sub(lambda found: letter if _UNRESERVED.match(letter := chr(int(found[1], 16))) else found[0], raw)
+        segment = _ESCAPE.sub(lambda match: letter if _UNRESERVED.match(letter := chr(int(match[1], 16))) else match[0], raw)
         if not _SEGMENT.fullmatch(segment):
             raise Unclear(f"the path of {quoted(text)} has an empty part, or letters that servers read differently")
         if segment == "..":

@@ -1,7 +1,7 @@
-"""What a revision names besides a commit: `HEAD:.env` is a file, under whatever commit it is looked up.
+"""The paths that a revision names besides a commit: `HEAD:.env` is a file in that commit.
 
-Git alone knows for certain where in such a text the path begins. So every reading is returned that git might have; one too many is
-only judged as well.
+Only git knows for certain where the path begins in such a text. So every possible reading is returned; an extra one does no harm,
+it is only judged as well.
 """
 
 import os
@@ -15,13 +15,13 @@ _RANGE = re.compile(r"\.{2,}")
 
 
 def paths_in_revision(text: str, directory: str, workspace: str) -> tuple[str, ...]:
-    """Return the paths that a revision may name, for git started in a canonical directory; raise `Unclear` where one leaves the repository.
+    """Return the paths that a revision may name, for git started in a canonical directory; raise `Unclear` if one leaves the repository.
 
-    They are taken as git takes them, by their names alone: what a link in the working tree leads to says nothing about a commit.
+    As in git, links are not followed: a link in the working tree says nothing about a commit.
     """
     if ":" not in text:
         return ()
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     tops = _tops(directory, workspace)
     for piece in dict.fromkeys((text, *_RANGE.split(text))):
         for colon in (at for at, letter in enumerate(piece) if letter == ":"):
@@ -30,12 +30,12 @@ def paths_in_revision(text: str, directory: str, workspace: str) -> tuple[str, .
                 path = normpath(f"{start}/{named_path}")
                 if not any(is_beneath(path, top) for top in tops):
                     raise Unclear(f"the path in {quoted(text)} leaves the repository")
-                found[path] = None
-    return tuple(found)
+                paths[path] = None
+    return tuple(paths)
 
 
 def _tops(directory: str, workspace: str) -> tuple[str, ...]:
-    """Return where the repository may begin: git passes over a `.git` that it does not like, and goes on above it."""
+    """Return the possible top directories of the repository: git skips an invalid `.git` and continues above it."""
     limit = workspace if is_beneath(directory, workspace) else directory
     above = [place for place in reversed(ancestors(directory)) if is_beneath(place, limit) and os.path.lexists(f"{place}/.git")]
     return (*above, directory)

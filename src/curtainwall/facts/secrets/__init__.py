@@ -1,1 +1,1 @@
-"""Secrets in text: known by name, by shape or as private keys, and masked in whole texts and in streams."""
+"""Finds secrets in text, by name, by shape and as private keys, and masks them in whole texts and in streams."""

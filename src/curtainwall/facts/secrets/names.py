@@ -1,4 +1,4 @@
-"""Secrets that are known by the name in front of them: assignments, headers, options of commands, elements and pairs of name and value."""
+"""Finds secrets by the name next to them: in assignments, headers, command options, XML elements and name-value pairs."""
 
 import re
 from collections.abc import Iterator
@@ -19,22 +19,24 @@ _SECRET_PAIRS = frozenset(
         "pass-word app-key client-key"
     ).split()
 )
-# Neither a secret nor its end: `token_type` is not one, `password_2` and `secret_value` are.
-_TRAILING = frozenset(
+# Words to ignore at the end of a name: `password_2` and `secret_value` name a secret, `token_type` does not.
+_IGNORED_ENDINGS = frozenset(
     "value text raw base64 b64 b plain plaintext prod production dev staging test old new current default confirm confirmation data".split()
 )
-_COUNTED = frozenset("page next continuation sync cancellation cancel stop eos bos pad unk special sep cls mask prev previous".split())
+_NOT_SECRET_BEFORE_TOKEN = frozenset(
+    "page next continuation sync cancellation cancel stop eos bos pad unk special sep cls mask prev previous".split()
+)
 # Written as one word, as in `identitytoken` and `aws_secretkey`.
 _COMPOUND = re.compile(r"([a-z]{2,20})(token|secret|password|passwd|apikey|secretkey|accesskey|privatekey)")
 
-# In lower case; what is looked for. Every name of a secret holds one of them.
+# What we search for, in lower case. Every name of a secret contains one of them.
 _KEY_LITERALS = ("pass", "pwd", "secret", "token", "auth", "cookie", "credential", "key", "string")
 EXPECTS: Final = re.compile(rf"bearer|basic|{'|'.join(_KEY_LITERALS)}", re.IGNORECASE)
-"""Words behind which a secret may follow in the same line."""
+"""Words after which a secret may follow in the same line."""
 
 _KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _KEY_TAIL = re.compile(r"[A-Za-z0-9_-]{0,64}+")
-_LEADS_ON = frozenset(":= \t\"'\\>]")
+_AFTER_KEY = frozenset(":= \t\"'\\>]")
 _MAX_KEY = 64
 MAX_LINE: Final = 4_400
 """How far a secret may be from its name."""
@@ -56,7 +58,7 @@ MOST_BLOCK_LINES: Final = 64
 """How many lines a secret below its name may have."""
 
 _HEADERS = frozenset(("authorization", "cookie", "cookies"))
-# Behind most schemes there is one word.
+# Most schemes are followed by one word.
 _HEADER = re.compile(
     r"(?:(?:Basic|Bearer|Token|Negotiate|ApiKey)[ \t]+([^\s\"'`\\]{6,8192}+)|((?:Digest|AWS4-HMAC-SHA256)[ \t]+)?([^\n\"'`\\]{6,8192}+))",
     re.IGNORECASE,
@@ -65,13 +67,13 @@ _HEADER_QUOTE = re.compile(r"\\{0,4}[\"']")
 _COOKIES = re.compile(
     r"[!#$%&*+.^_|~\w-]{1,256}=[^\s;,\"'()\[\]{}]{2,}(?:;[ \t]*[\w-]{1,64}(?:=(?:[A-Za-z]{3,9},[ \t][\w :-]{8,40}|[^;\s]*))?)*;?[ \t\r]*"
 )
-# The same with other words behind it.
+# The same, followed by other words.
 _COOKIE_LIST = re.compile(
     r"[!#$%&*+.^_|~\w-]{1,256}=[^\s;,\"'()\[\]{}]{2,}"
     r"(?:;[ \t]*(?:(?:Secure|HttpOnly|Partitioned)\b|[\w-]{1,64}=(?:[A-Za-z]{3,9},[ \t][\w :-]{8,25} GMT|[^;\s]*))){1,64}+",
     re.IGNORECASE,
 )
-# What some schemes have in place of one word. Other words behind it are whoever wrote it's own.
+# Some schemes have parameters in place of one word. Any other words after them are not part of the header.
 _PARAMETERS = re.compile(r"[\w-]{1,64}=[^\s,]{1,4096}+(?:,[ \t]*[\w-]{1,64}=[^\s,]{1,4096}+){0,32}+")
 _CREDENTIALS = re.compile(r"(?=[^\s]*[0-9])[A-Za-z0-9_.~+/=:-]{8,}")
 
@@ -90,8 +92,8 @@ _OPTION = re.compile(
     r"|([^\s\"'`<>|;&(){}\[\]\\-][^\s\"'`<>|;&(){}\\]{2,4095}+))"
 )
 _SSHPASS = re.compile(r"[ \t]{1,8}-p[ \t]{0,8}(?:\"([^\"\n]{1,4096})\"|'([^'\n]{1,4096})'|([^\s\"'$]{3,4096}))")
-_SHORT_OF = {
-    # `-p` and what follows without a blank is a password to some, and with one to others; to most it is a port or a path.
+_SHORT_OPTIONS = {
+    # After `-p`, some commands take a password without a blank and others with one; for most it is a port or a path.
     " -p": (
         re.compile(
             r" -p([^\s\"'$<{=-][^\s\"']{2,4095}+)| -p[ =](?:\"([^\"\n]{3,4096})\"|'([^'\n]{3,4096})'|([^\s\"'$<{-][^\s\"']{2,4095}+))"
@@ -119,7 +121,7 @@ _PATH = re.compile(
 )
 _VERSION = re.compile(r"[\^~=<>v]*[0-9]+(?:\.[0-9x*]+){1,3}(?:[-+][\w.]+)?|#[0-9A-Fa-f]{3,8}|/\^.*")
 _KEBAB = re.compile(r"-?[A-Za-z]+(?:[-_ ][A-Za-z]+)+")
-_DULL = frozenset(
+_HARMLESS_VALUES = frozenset(
     (
         "password passwd secret required optional undefined disabled enabled unknown redacted string boolean integer identifier "
         "function include same-origin use-credentials omit default number object property example placeholder"
@@ -139,70 +141,70 @@ class _Key(NamedTuple):
 
 
 def is_secret_key(name: str) -> str | None:
-    """Return what kind of secret a value under this name is (`password`, `token` …), in any style of writing; None for other names."""
+    """Return the kind of secret that a name denotes (`password`, `token` …), in any naming style; None for other names."""
     words = [word.lower() for word in _WORDS.findall(name[-_MAX_KEY:])]
-    while words and (words[-1] in _TRAILING or words[-1].isdigit()):
+    while words and (words[-1] in _IGNORED_ENDINGS or words[-1].isdigit()):
         words.pop()
     if not words:
         return None
     last, before = words[-1], words[-2] if len(words) > 1 else ""
     if last in _SECRET_WORDS or last in ("passwords", "secrets", "cookies"):
-        return None if last == "token" and before in _COUNTED else last
+        return None if last == "token" and before in _NOT_SECRET_BEFORE_TOKEN else last
     if f"{before}-{last}" in _SECRET_PAIRS:
         return f"{before}-{last}"
     compound = _COMPOUND.fullmatch(last)
-    if compound and compound[1] not in _COUNTED:
+    if compound and compound[1] not in _NOT_SECRET_BEFORE_TOKEN:
         return compound[2]
     return "password" if last == "pass" and name.isupper() else None
 
 
 def is_login(name: str, value: str) -> bool:
-    """Tell whether a value is a name and a password in Base64, as registries keep them under `auth`."""
+    """Tell whether a value is a user name and password in Base64, as registries store them under `auth`."""
     return name.strip("_").lower() == "auth" and holds_pair(value)
 
 
 def assigned_secrets(text: str, lower: str) -> Iterator[Span]:
-    """Yield what is a secret by the name that it is given, as in `.env`, YAML, JSON, XML, headers and command lines."""
+    """Yield the secrets that their names reveal, as in `.env`, YAML, JSON, XML, headers and command lines."""
     yield from _schemes(text, lower)
-    for literal in [each for each in _KEY_LITERALS if each in lower]:
+    for literal in [word for word in _KEY_LITERALS if word in lower]:
         size = len(literal)
-        at = lower.find(literal)
-        while at >= 0:
-            end = at + size
+        position = lower.find(literal)
+        while position >= 0:
+            end = position + size
             if text[end : end + 1] in _KEY_LETTERS:
                 tail = _KEY_TAIL.match(text, end)
                 assert tail is not None
                 end = tail.end()
-            if text[end : end + 1] in _LEADS_ON:
-                start = at
-                while start > 0 and at - start < _MAX_KEY and text[start - 1] in _KEY_LETTERS:
+            if text[end : end + 1] in _AFTER_KEY:
+                start = position
+                while start > 0 and position - start < _MAX_KEY and text[start - 1] in _KEY_LETTERS:
                     start -= 1
-                span, end = _named(text, start, end)
+                span, end = _secret_after_name(text, start, end)
                 if span:
                     yield span
-            at = lower.find(literal, end)
+            position = lower.find(literal, end)
     yield from _short_options(text)
     yield from _password_files(text)
 
 
 def _schemes(text: str, lower: str) -> Iterator[Span]:
     for scheme, pattern in (("bearer", _BEARER), ("basic", _BASIC)):
-        at = lower.find(scheme)
-        while at >= 0:
-            found = pattern.match(text, at)
-            if found and (scheme == "bearer" or holds_pair(found[1])):
-                yield Span(found.start(1), found.end(1), 2, scheme if scheme == "bearer" else "authorization", found[1])
-            at = lower.find(scheme, at + len(scheme))
+        position = lower.find(scheme)
+        while position >= 0:
+            match = pattern.match(text, position)
+            if match and (scheme == "bearer" or holds_pair(match[1])):
+                yield Span(match.start(1), match.end(1), 2, scheme if scheme == "bearer" else "authorization", match[1])
+            position = lower.find(scheme, position + len(scheme))
 
 
-def _named(text: str, start: int, end: int) -> tuple[Span | None, int]:
-    """Return the secret that a name has beside it, if it is one, and how far has been read."""
+def _secret_after_name(text: str, start: int, end: int) -> tuple[Span | None, int]:
+    """Return the secret next to a name, if there is one, and how far we have read."""
     assigns = _ASSIGNS.match(text, end)
     following = text[end]
     name = text[start:end]
     if assigns is None and following in " \t" and not name.startswith("--") and not name.endswith(("pass", "password", "passwd")):
         return None, end
-    # A mask's own kind is no key.
+    # The kind in a mask is not a key.
     if text.startswith(MASK_START, max(0, start - len(MASK_START))):
         return None, end
     kind = is_secret_key(name)
@@ -221,26 +223,26 @@ def _named(text: str, start: int, end: int) -> tuple[Span | None, int]:
 
 
 def _login(text: str, name: str, at: int) -> Span | None:
-    found = _LOGIN.match(text, at)
-    return Span(found.start(1), found.end(1), 2, "auth", found[1]) if found and is_login(name, found[1]) else None
+    match = _LOGIN.match(text, at)
+    return Span(match.start(1), match.end(1), 2, "auth", match[1]) if match and is_login(name, match[1]) else None
 
 
 def _quoted(text: str, at: int) -> tuple[int, int, str] | None:
-    letters = _LETTERS_BEFORE.match(text, at)
-    found = _QUOTED.match(text, letters.end() if letters else at)
-    if found is None or found.lastindex is None:
+    prefix = _LETTERS_BEFORE.match(text, at)
+    match = _QUOTED.match(text, prefix.end() if prefix else at)
+    if match is None or match.lastindex is None:
         return None
-    return found.start(found.lastindex), found.end(found.lastindex), found[found.lastindex]
+    return match.start(match.lastindex), match.end(match.lastindex), match[match.lastindex]
 
 
-def _group(found: re.Match[str] | None, kind: str) -> Span | None:
-    if found is None or found.lastindex is None or _is_dull(found[found.lastindex]):
+def _group(match: re.Match[str] | None, kind: str) -> Span | None:
+    if match is None or match.lastindex is None or _is_harmless(match[match.lastindex]):
         return None
-    return Span(found.start(found.lastindex), found.end(found.lastindex), 2, kind, found[found.lastindex])
+    return Span(match.start(match.lastindex), match.end(match.lastindex), 2, kind, match[match.lastindex])
 
 
 def _assigned(text: str, key: _Key, assigns: re.Match[str]) -> tuple[Span | None, int]:
-    """Return the secret that a name is given, if it is one, and how far has been read."""
+    """Return the secret that is assigned to a name, if there is one, and how far we have read."""
     at = assigns.end()
     if key.kind in _HEADERS and assigns[2] == ":":
         return _header(text, key, at)
@@ -248,31 +250,31 @@ def _assigned(text: str, key: _Key, assigns: re.Match[str]) -> tuple[Span | None
         return _in_block(text, key.start, block.end(), key.kind), at
     below = _BREAK.match(text, at)
     annotated = _ANNOTATED.match(text, at) if assigns[2] == ":" else None
-    found = _quoted(text, below.end() if below else annotated.end() if annotated else at)
-    if found and below and _IS_KEY.match(text, found[1]):
+    quoted_value = _quoted(text, below.end() if below else annotated.end() if annotated else at)
+    if quoted_value and below and _IS_KEY.match(text, quoted_value[1]):
         return None, at
-    if found:
-        start, end, value = found
-        return Span(start, end, 2, key.kind, value) if _is_telling(value, key.kind, quoted=True) else None, at
-    return _bare(text, key, assigns)
+    if quoted_value:
+        start, end, value = quoted_value
+        return Span(start, end, 2, key.kind, value) if _looks_secret(value, key.kind, quoted=True) else None, at
+    return _unquoted(text, key, assigns)
 
 
-def _bare(text: str, key: _Key, assigns: re.Match[str]) -> tuple[Span | None, int]:
-    """Return a secret that stands without quotes."""
+def _unquoted(text: str, key: _Key, assigns: re.Match[str]) -> tuple[Span | None, int]:
+    """Return an assigned secret without quotes, if there is one, and how far we have read."""
     at = assigns.end()
     spaced = bool(assigns[1] or assigns[3])
     is_variable = assigns[2] == "=" and not spaced and bool(_ENV_KEY.fullmatch(key.name))
     at_line_start = not text[max(0, key.start - 80) : key.start].rpartition("\n")[2].removeprefix("export ").strip(" \t-")
     is_firm = is_variable and at_line_start
-    found = (_TO_BLANK if is_firm else _UNQUOTED).match(text, at)
-    if found is None or found[0].startswith(("$(", "${")):
+    match = (_TO_BLANK if is_firm else _UNQUOTED).match(text, at)
+    if match is None or match[0].startswith(("$(", "${")):
         return None, at
-    value = found[0].rstrip(".:;&|)") if is_firm else found[0].rstrip(".:")
+    value = match[0].rstrip(".:;&|)") if is_firm else match[0].rstrip(".:")
     is_entry = at_line_start and key.kind.startswith("pass")
     is_firm = is_firm or (is_entry and assigns[2] == ":" and value.isalpha() and value.islower())
-    if _is_telling(value, key.kind, quoted=False, firm=is_firm, short=is_entry):
-        return Span(found.start(), found.start() + len(value), 2, key.kind, value), found.end()
-    return None, found.end()
+    if _looks_secret(value, key.kind, quoted=False, firm=is_firm, short=is_entry):
+        return Span(match.start(), match.start() + len(value), 2, key.kind, value), match.end()
+    return None, match.end()
 
 
 def _header(text: str, key: _Key, at: int) -> tuple[Span | None, int]:
@@ -281,28 +283,28 @@ def _header(text: str, key: _Key, at: int) -> tuple[Span | None, int]:
     if header is None:
         return None, at
     if MASK_START in header[0]:
-        # Whatever else begins before that mask would run into it as well.
+        # Anything else that begins before that mask would run into it too.
         return None, header.start() + header[0].index(MASK_START)
     span = _in_header(header, key.kind)
     return span, header.end()
 
 
 def _in_header(header: re.Match[str], kind: str) -> Span | None:
-    """Return the secret part of a header, if it is one."""
+    """Return the secret part of a header, if it has one."""
     group = 1 if header[1] else 3
     secret = header[group].rstrip()
     if header[2]:
         parameters = _PARAMETERS.match(secret)
         secret = "" if parameters is None else parameters[0]
-    elif kind != "authorization" and not _COOKIES.fullmatch(secret) and (listed := _COOKIE_LIST.match(secret)):
-        secret = listed[0]
+    elif kind != "authorization" and not _COOKIES.fullmatch(secret) and (cookies := _COOKIE_LIST.match(secret)):
+        secret = cookies[0]
     if not _is_header(secret, kind, has_scheme=bool(header[1] or header[2])):
         return None
     return Span(header.start(group), header.start(group) + len(secret), 2, kind, secret)
 
 
 def _is_header(secret: str, kind: str, *, has_scheme: bool) -> bool:
-    if not secret or _is_dull(secret) or secret.endswith(":"):
+    if not secret or _is_harmless(secret) or secret.endswith(":"):
         return False
     if kind == "authorization":
         return has_scheme or bool(_CREDENTIALS.fullmatch(secret) and not _IDENTIFIER.fullmatch(secret))
@@ -310,7 +312,7 @@ def _is_header(secret: str, kind: str, *, has_scheme: bool) -> bool:
 
 
 def _in_block(text: str, key: int, at: int, kind: str) -> Span | None:
-    """Return the secret that fills the lines below a YAML key; what has blanks in it is prose."""
+    """Return the secret in the lines below a YAML key; lines with blanks are prose."""
     start = max(0, key - 80)
     start = max(start, text.rfind("\n", start, key) + 1)
     indent = key - start
@@ -324,7 +326,7 @@ def _in_block(text: str, key: int, at: int, kind: str) -> Span | None:
         if line is None and is_deeper:
             return None
         if line is None or (line[2] and len(line[1]) <= indent):
-            return Span(first, last, 2, kind, text[first:last]) if _is_telling("".join(words), kind, quoted=True) else None
+            return Span(first, last, 2, kind, text[first:last]) if _looks_secret("".join(words), kind, quoted=True) else None
         if line[2]:
             first, last = first if words else line.start(2), line.end(2)
             words.append(line[2])
@@ -337,46 +339,46 @@ def _in_element(text: str, key: _Key) -> Span | None:
     opens = text.rfind("<", max(0, key.start - _MAX_KEY), key.start)
     if opens < 0 or text[opens + 1 : key.start].strip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-:"):
         return None
-    found = _ELEMENT.match(text, key.end)
-    if found is None:
+    match = _ELEMENT.match(text, key.end)
+    if match is None:
         return None
-    value = found[1].rstrip()
-    if not _is_telling(value, key.kind, quoted=True):
+    value = match[1].rstrip()
+    if not _looks_secret(value, key.kind, quoted=True):
         return None
-    return Span(found.start(1), found.start(1) + len(value), 2, key.kind, value)
+    return Span(match.start(1), match.start(1) + len(value), 2, key.kind, value)
 
 
 def _option(text: str, key: _Key) -> Span | None:
     """Return what follows an option such as `--password`."""
     if not key.name.startswith("--") or text[key.start - 1 : key.start] not in ("", " ", "\t", "\n", '"', "'", "`", "(", "[", ","):
         return None
-    found = _OPTION.match(text, key.end)
-    if found is None or found.lastindex is None:
+    match = _OPTION.match(text, key.end)
+    if match is None or match.lastindex is None:
         return None
-    value = found[found.lastindex].rstrip(".:,")
-    if not _is_telling(value, key.kind, quoted=True):
+    value = match[match.lastindex].rstrip(".:,")
+    if not _looks_secret(value, key.kind, quoted=True):
         return None
-    return Span(found.start(found.lastindex), found.start(found.lastindex) + len(value), 2, key.kind, value)
+    return Span(match.start(match.lastindex), match.start(match.lastindex) + len(value), 2, key.kind, value)
 
 
 def _netrc(text: str, key: _Key) -> Span | None:
     """Return what follows `password` in a `.netrc`."""
     if key.name not in ("password", "passwd"):
         return None
-    found = _NETRC.match(text, key.end)
-    if found is None or found[1].startswith(MASK_START) or found[1] in _NETRC_WORDS:
+    match = _NETRC.match(text, key.end)
+    if match is None or match[1].startswith(MASK_START) or match[1] in _NETRC_WORDS:
         return None
     begin = text.rfind("\n", max(0, key.start - 600), key.start) + 1
     before = text[begin : key.start]
     if not before.strip(" \t+>-"):
         above = text.rfind("\n", max(0, begin - 600), max(0, begin - 1)) + 1
         is_entry = begin > 0 and bool(is_netrc_line(text[above : begin - 1]))
-        rest = text[found.end() : found.end() + 80].partition("\n")[0]
+        rest = text[match.end() : match.end() + 80].partition("\n")[0]
         is_entry = is_entry and not rest.strip()
     else:
         entry = max(before.rfind("machine"), before.rfind("default"))
         is_entry = entry >= 0 and bool(_NETRC_SAME.match(before, entry))
-    return Span(found.start(1), found.end(1), 2, key.kind, found[1]) if is_entry and not _is_dull(found[1]) else None
+    return Span(match.start(1), match.end(1), 2, key.kind, match[1]) if is_entry and not _is_harmless(match[1]) else None
 
 
 def is_netrc_line(line: str) -> bool:
@@ -385,60 +387,60 @@ def is_netrc_line(line: str) -> bool:
 
 
 def _paired(text: str, key: _Key) -> Span | None:
-    """Return the value of a pair whose name stands in quotes."""
+    """Return the value of a pair whose name is quoted."""
     before = text[max(0, key.start - 100) : key.start]
     follows = _VALUE_FOLLOWS.match(text, key.end)
     is_tuple = False
     if follows is None or not _NAME_PRECEDES.search(before):
         follows = _PAIR_FOLLOWS.match(text, key.end) if _PAIR_OPENS.search(before) else None
         is_tuple = True
-    found = _quoted(text, follows.end()) if follows else None
-    if found is None:
+    quoted_value = _quoted(text, follows.end()) if follows else None
+    if quoted_value is None:
         return None
-    start, end, value = found
+    start, end, value = quoted_value
     if key.kind in _HEADERS:
         header = _HEADER.match(text, start, end)
         return None if header is None or MASK_START in header[0] else _in_header(header, key.kind)
     if is_tuple and not (_PAIR_CLOSES.match(text, end) and any(letter.isdigit() for letter in value)):
-        # A list of words may begin with the name of a secret as well.
+        # A plain list of words may also begin with the name of a secret.
         return None
-    return Span(start, end, 2, key.kind, value) if _is_telling(value, key.kind, quoted=True) else None
+    return Span(start, end, 2, key.kind, value) if _looks_secret(value, key.kind, quoted=True) else None
 
 
 def _short_options(text: str) -> Iterator[Span]:
     """Yield what follows a one-letter option of a command that takes a password there."""
-    for literal in [each for each in _SHORT_OF if each in text]:
-        pattern, commands = _SHORT_OF[literal]
-        at = text.find(literal)
-        while at >= 0:
-            found = pattern.match(text, at)
-            line = text[max(text.rfind("\n", max(0, at - 400), at) + 1, at - 400) : at] if found else ""
+    for literal in [option for option in _SHORT_OPTIONS if option in text]:
+        pattern, commands = _SHORT_OPTIONS[literal]
+        position = text.find(literal)
+        while position >= 0:
+            match = pattern.match(text, position)
+            line = text[max(text.rfind("\n", max(0, position - 400), position) + 1, position - 400) : position] if match else ""
             if any(command in line for command in commands):
-                span = _group(found, "password")
+                span = _group(match, "password")
                 if span:
                     yield span
-            at = text.find(literal, at + len(literal))
+            position = text.find(literal, position + len(literal))
 
 
 def _password_files(text: str) -> Iterator[Span]:
     """Yield the last field of lines such as `host:5432:database:user:password`."""
-    for literal in [each for each in (":5432:", ":*:") if each in text]:
-        at = text.find(literal)
-        while at >= 0:
-            begin = text.rfind("\n", max(0, at - 300), at) + 1
-            found = _PGPASS.match(text, begin)
-            if found and found.start(1) > at and not _is_dull(found[1]):
-                yield Span(found.start(1), found.end(1), 2, "password", found[1])
-            at = text.find(literal, at + len(literal))
+    for literal in [literal for literal in (":5432:", ":*:") if literal in text]:
+        position = text.find(literal)
+        while position >= 0:
+            begin = text.rfind("\n", max(0, position - 300), position) + 1
+            match = _PGPASS.match(text, begin)
+            if match and match.start(1) > position and not _is_harmless(match[1]):
+                yield Span(match.start(1), match.end(1), 2, "password", match[1])
+            position = text.find(literal, position + len(literal))
 
 
-def _is_dull(value: str) -> bool:
-    return MASK_START in value or bool(PLACEHOLDER.fullmatch(value)) or value.lower() in _DULL
+def _is_harmless(value: str) -> bool:
+    return MASK_START in value or bool(PLACEHOLDER.fullmatch(value)) or value.lower() in _HARMLESS_VALUES
 
 
-def _is_telling(value: str, kind: str, *, quoted: bool, firm: bool = False, short: bool = False) -> bool:
-    """Say whether a value is more likely a secret than a word of code or prose."""
-    if _is_dull(value) or any(letter.isspace() for letter in value) or _PATH.fullmatch(value) or _VERSION.fullmatch(value):
+def _looks_secret(value: str, kind: str, *, quoted: bool, firm: bool = False, short: bool = False) -> bool:
+    """Tell whether a value is more likely a secret than a word of code or prose."""
+    if _is_harmless(value) or any(letter.isspace() for letter in value) or _PATH.fullmatch(value) or _VERSION.fullmatch(value):
         return False
     digits = any(letter.isdigit() for letter in value)
     if len(value) < 8:

@@ -1,13 +1,14 @@
-"""Shapes of secrets in text: credentials that their own letters give away, and private keys in PEM, whole or cut off.
+"""Finds secrets by shape: credentials with a recognizable format, and private keys in PEM, whole or cut off.
 
-Plain text costs two kinds of scans: one for long words, of which only those with the beginning of a token are looked at, and one for each
-literal that a shape without such a word contains. A pattern is tried only where its beginning stands, and reads on in one direction.
+Text is scanned in two ways: once for long words, of which we examine only those with the prefix of a token, and once for each literal of a
+shape that has no such word. A pattern is tried only where its prefix occurs, and it only reads forward.
 """
 
 import base64
 import binascii
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 MASK = re.compile(r"\[masked:[A-Za-z0-9._-]{1,64}:[0-9a-f]{4,16}\]")
@@ -16,13 +17,13 @@ MASK_START = "[masked:"
 PLACEHOLDER: Final = re.compile(
     r"(?:\$\{?\{?[ \w.:@?-]+\}?\}?|\$\([^)]*\)|\{\{?[\w. $:!-]*\}?\}|<[\w .:/-]+>|%\(?\w+\)?s?%?|[*x.•-]+|[:/@=])++", re.IGNORECASE
 )
-"""A variable, a format, or something for the reader to replace: `$TOKEN`, `${{ secrets.X }}`, `{0}:{1}`, `<token>`, `****`."""
+"""A variable, a format or a placeholder: `$TOKEN`, `${{ secrets.X }}`, `{0}:{1}`, `<token>`, `****`."""
 
 _EXAMPLES = frozenset("password passwd pass pwd pw secret".split())
 
 
 class Span(NamedTuple):
-    """A stretch of text to mask; of spans that overlap, the one of lower rank names the mask."""
+    """A part of a text to mask; of overlapping spans, the one with the lower rank names the mask."""
 
     start: int
     end: int
@@ -34,15 +35,26 @@ class Span(NamedTuple):
 class _Shape(NamedTuple):
     kind: str
     beginnings: tuple[str, ...]
-    pattern: re.Pattern[str]
+    text: str
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The shape as a pattern."""
+        return _compiled(self.text)
 
 
-def _shape(kind: str, beginnings: str, pattern: str) -> _Shape:
-    return _Shape(kind, tuple(beginnings.split()), re.compile(pattern))
+@cache
+def _compiled(text: str) -> re.Pattern[str]:
+    # Start-up time: most shapes never begin anywhere in a text.
+    return re.compile(text)
+
+
+def _shape(kind: str, beginnings: str, text: str) -> _Shape:
+    return _Shape(kind, tuple(beginnings.split()), text)
 
 
 def holds_pair(encoded: str) -> bool:
-    """Tell whether a text is Base64 of `name:password`, as in a Basic header and a registry's login."""
+    """Tell whether a text is Base64 of `name:password`, as in a Basic header or a registry's login."""
     try:
         data = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     except (ValueError, binascii.Error):
@@ -55,13 +67,13 @@ _ALONE = r"(?<![A-Za-z0-9_-])"
 _END = r"(?![A-Za-z0-9_-])"
 _HEX = "[0-9a-f]"
 _WORDY = "[A-Za-z0-9_-]"
-# A key in Base64, as Kubernetes keeps it: whole groups of three bytes, which do not depend on what follows.
+# A key in Base64, as Kubernetes stores it: only whole groups of three bytes, which do not depend on what follows.
 _ENCODED_KEYS = " ".join(
     base64.b64encode(head[: len(head) // 3 * 3].encode()).decode()
     for head in (f"-----BEGIN {name}PRIVATE KEY" for name in ("", "RSA ", "EC ", "DSA ", "OPENSSH ", "ENCRYPTED ", "PGP "))
 )
 
-# Each begins inside a word of at least 15 letters, digits, `_` and `-`. A pattern with a group masks the group alone.
+# Each begins inside a word of at least 15 letters, digits, `_` and `-`. A pattern with a group masks only the group.
 _TOKENS = (
     _shape("anthropic-key", "sk-ant-", rf"sk-ant-{_WORDY}{{8,}}"),
     _shape("openai-key", "sk-proj- sk-svcacct- sk-admin-", rf"sk-[a-z]+-{_WORDY}{{8,}}"),
@@ -117,7 +129,7 @@ _TOKENS = (
     _shape("onepassword-token", "ops_eyJ", rf"{_ALONE}ops_eyJ[A-Za-z0-9+/=_-]{{100,}}"),
     _shape("private-key", _ENCODED_KEYS, r"LS0tLS1CRUdJTi[A-Za-z0-9+/]{40,65536}={0,2}"),
 )
-# Each ends in a dot, behind which such a word begins.
+# Each prefix ends in a dot, after which such a word begins.
 _DOTTED = (
     _shape("google-token", "ya29.", rf"{_ALONE}ya29\.[A-Za-z0-9_.-]{{20,}}"),
     _shape("sendgrid-key", "SG.", rf"{_ALONE}SG\.{_WORDY}{{16,}}\.{_WORDY}{{16,}}"),
@@ -129,7 +141,7 @@ _DOTTED = (
     _shape("terraform-token", "atlasv1.", r"(?<=[A-Za-z0-9]{14}\.)atlasv1\.[A-Za-z0-9_=-]{40,}"),
     _shape("dynatrace-token", "dt0c01.", r"dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{60,}"),
 )
-# Each is looked for in the whole text.
+# We search the whole text for each of these.
 _LITERALS = (
     _shape("slack-webhook", "hooks", r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9_/-]{8,})"),
     _shape("discord-webhook", "hooks", r"hooks/([0-9]{8,}/[A-Za-z0-9_-]{20,})"),
@@ -138,18 +150,18 @@ _LITERALS = (
     _shape("url-signature", "sig=", r"(?<=[?&;])sig=([A-Za-z0-9%+/=_-]{20,})"),
 )
 
-_SHORTEST_WORD = 15
+_MIN_WORD = 15
 _WORD_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 _IN_WORD = bytes(120 if letter in _WORD_LETTERS else 32 for letter in range(256))
 _DIGIT = re.compile(r"[0-9]")
-_TOKEN_OF = {beginning: shape for shape in _TOKENS for beginning in shape.beginnings}
-# A longer beginning goes before one that is its own beginning.
-_BEGINNING = re.compile("|".join(re.escape(each) for each in sorted(_TOKEN_OF, key=len, reverse=True)))
-_FIRST = frozenset(beginning[:2] for beginning in _TOKEN_OF)
-_DOTTED_OF = {beginning: shape for shape in _DOTTED for beginning in shape.beginnings}
-_LAST_DOTTED = re.compile(rf"(?:{'|'.join(re.escape(each) for each in sorted(_DOTTED_OF, key=len, reverse=True))})\Z")
-_LONGEST_DOTTED = max(map(len, _DOTTED_OF))
-_LITERAL_OF = {
+_TOKEN_BY_PREFIX = {beginning: shape for shape in _TOKENS for beginning in shape.beginnings}
+# A longer prefix comes before one that it starts with.
+_TOKEN_PREFIX = re.compile("|".join(re.escape(each) for each in sorted(_TOKEN_BY_PREFIX, key=len, reverse=True)))
+_FIRST_LETTERS = frozenset(beginning[:2] for beginning in _TOKEN_BY_PREFIX)
+_DOTTED_BY_PREFIX = {beginning: shape for shape in _DOTTED for beginning in shape.beginnings}
+_LAST_DOTTED = re.compile(rf"(?:{'|'.join(re.escape(each) for each in sorted(_DOTTED_BY_PREFIX, key=len, reverse=True))})\Z")
+_MAX_DOTTED = max(map(len, _DOTTED_BY_PREFIX))
+_SHAPES_BY_LITERAL = {
     literal: tuple(shape for shape in _LITERALS if literal in shape.beginnings) for shape in _LITERALS for literal in shape.beginnings
 }
 
@@ -161,86 +173,86 @@ _DISCORD_SIZES = range(23, 30)
 
 
 def shaped_secrets(text: str) -> Iterator[Span]:
-    """Yield what is a secret by its own letters."""
-    yield from _in_words(text)
-    for literal in [each for each in _LITERAL_OF if each in text]:
-        at = text.find(literal)
-        while at >= 0:
-            end = at + 1
-            for shape in _LITERAL_OF[literal]:
-                found = shape.pattern.match(text, at)
-                if found:
-                    end = max(end, found.end())
-                    span = _span(shape, found)
+    """Yield the secrets that have a recognizable format."""
+    yield from _secrets_in_words(text)
+    for literal in [literal for literal in _SHAPES_BY_LITERAL if literal in text]:
+        position = text.find(literal)
+        while position >= 0:
+            end = position + 1
+            for shape in _SHAPES_BY_LITERAL[literal]:
+                match = shape.pattern.match(text, position)
+                if match:
+                    end = max(end, match.end())
+                    span = _span_of_shape(shape, match)
                     if span is not None:
                         yield span
-            at = text.find(literal, end)
+            position = text.find(literal, end)
 
 
 def _long_words(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where words begin and end that are long enough for a token; in half the time that a pattern takes."""
+    """Yield start and end of words that are long enough for a token; this takes half the time of a pattern."""
     form = text.encode("ascii", "replace").translate(_IN_WORD)
-    least = b"x" * _SHORTEST_WORD
-    start = form.find(least)
+    shortest = b"x" * _MIN_WORD
+    start = form.find(shortest)
     while start >= 0:
-        end = form.find(b" ", start + _SHORTEST_WORD)
+        end = form.find(b" ", start + _MIN_WORD)
         end = len(form) if end < 0 else end
         yield start, end
-        start = form.find(least, end)
+        start = form.find(shortest, end)
 
 
-def _in_words(text: str) -> Iterator[Span]:
-    # Every call is looked at, and most words are names: these lines are as short as they can be.
+def _secrets_in_words(text: str) -> Iterator[Span]:
+    # This runs on every call, and most words are names, so it has to be fast.
     read = 0
     for start, end in _long_words(text):
         if text[start - 1 : start] == "." and start > read:
-            dotted = _LAST_DOTTED.search(text, max(read, start - _LONGEST_DOTTED), start)
-            span = dotted and _matched(_DOTTED_OF[dotted[0]], text, dotted.start())
+            dotted = _LAST_DOTTED.search(text, max(read, start - _MAX_DOTTED), start)
+            span = dotted and _match_shape(_DOTTED_BY_PREFIX[dotted[0]], text, dotted.start())
             if span:
                 yield span
                 read = span.end
-        if text[start : start + 2] in _FIRST or _DIGIT.search(text, start, end):
-            for begun in _BEGINNING.finditer(text, max(start, read), end):
-                if begun.start() >= read and (span := _matched(_TOKEN_OF[begun[0]], text, begun.start())):
+        if text[start : start + 2] in _FIRST_LETTERS or _DIGIT.search(text, start, end):
+            for prefix in _TOKEN_PREFIX.finditer(text, max(start, read), end):
+                if prefix.start() >= read and (span := _match_shape(_TOKEN_BY_PREFIX[prefix[0]], text, prefix.start())):
                     yield span
                     read = span.end
-            if span := _by_its_form(text, start, end):
+            if span := _token_by_form(text, start, end):
                 yield span
 
 
-def _by_its_form(text: str, start: int, end: int) -> Span | None:
-    """Return a token that no word of its maker begins, but that has a form of its own."""
+def _token_by_form(text: str, start: int, end: int) -> Span | None:
+    """Return a token that has no vendor prefix but a recognizable form."""
     if text.startswith(":AA", start - 1):
         begin = start - 1
         while begin > 0 and start - begin <= 11 and text[begin - 1].isdigit():
             begin -= 1
-        return _found("telegram-token", _TELEGRAM.match(text, begin))
+        return _span_of_match("telegram-token", _TELEGRAM.match(text, begin))
     if end - start in _DISCORD_SIZES and text[start] in "MNO" and text.startswith(".", end):
-        return _found("discord-token", _DISCORD.match(text, start))
+        return _span_of_match("discord-token", _DISCORD.match(text, start))
     if end - start in _MAIL_KEY_SIZES and text.startswith("-", start + 32):
-        return _found("mail-key", _MAIL_KEY.match(text, start))
+        return _span_of_match("mail-key", _MAIL_KEY.match(text, start))
     return None
 
 
-def _found(kind: str, found: re.Match[str] | None) -> Span | None:
-    return None if found is None else Span(found.start(), found.end(), 1, kind, found[0])
+def _span_of_match(kind: str, match: re.Match[str] | None) -> Span | None:
+    return None if match is None else Span(match.start(), match.end(), 1, kind, match[0])
 
 
-def _matched(shape: _Shape, text: str, at: int) -> Span | None:
-    found = shape.pattern.match(text, at)
-    return None if found is None else _span(shape, found)
+def _match_shape(shape: _Shape, text: str, at: int) -> Span | None:
+    match = shape.pattern.match(text, at)
+    return None if match is None else _span_of_shape(shape, match)
 
 
-def _span(shape: _Shape, found: re.Match[str]) -> Span | None:
-    group = next((number for number in range(1, shape.pattern.groups + 1) if found[number] is not None), 0)
-    secret = found[group]
+def _span_of_shape(shape: _Shape, match: re.Match[str]) -> Span | None:
+    group = next((number for number in range(1, shape.pattern.groups + 1) if match[number] is not None), 0)
+    secret = match[group]
     if MASK_START in secret or (group and (PLACEHOLDER.fullmatch(secret) or secret.lower() in _EXAMPLES)):
         return None
-    return Span(found.start(group), found.end(group), 1, shape.kind, secret)
+    return Span(match.start(group), match.end(group), 1, shape.kind, secret)
 
 
 def lowered(text: str) -> str:
-    """Return the text in lower case, letter for letter."""
+    """Return the text in lower case with the same length."""
     return text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
 
 
@@ -248,24 +260,24 @@ PEM_START: Final = "-----BEGIN "
 PEM_END: Final = "-----END "
 MAX_PEM: Final = 32_768
 
-_LONGEST_LINE = 1_200
-_MOST_LINES = 1_000
-_LONG, _FULL = 16, 40
+_MAX_LINE_LENGTH = 1_200
+_MAX_LINES = 1_000
+_LONG_LINE, _FULL_LINE = 16, 40
 
 _START = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _WHOLE = re.compile(r"(?:(?!-----BEGIN|\[masked:)[\s\S]){0,32000}?-----END [A-Z0-9 ]{0,60}-----")
 _PEM_CLOSE = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 
-# What stands in front of a line: indentation, quotes, comments and differences; `12:` and `12` of `grep -n` and `cat -n`, `key.pem-12-` of
-# `grep -r`, `web-1 | ` of logs. What names and numbers end in is no letter of Base64, so it is clear where the line itself begins.
+# What may precede a line: indentation, quotes, comment and diff marks; `12:` and `12` of `grep -n` and `cat -n`, `key.pem-12-` of
+# `grep -r`, `web-1 | ` of logs. Names and numbers end in a character that is not Base64, so it is clear where the line itself begins.
 _QUOTING = r"[ \t\"'+,>|#*/;%<-]{0,40}+"
 _NUMBERING = r"(?:[\w./@+~-]{1,160}?[:|-]|[\w.-]{1,60}+[ \t]{1,20}+[:|-]|[0-9]{1,7}+(?=[ \t.)\\]))(?:[0-9]{1,7}+[:|.)-])?[.)]?"
 _TABS = r"(?:\\{1,4}t){0,8}+"
 _PREFIX = rf"{_QUOTING}{_TABS}(?:{_NUMBERING}{_TABS}{_QUOTING})?"
 LINE_PREFIX: Final = re.compile(_PREFIX)
-"""What may stand between the beginning of a line and a part of a key."""
+"""What may precede a part of a key in a line."""
 BEGUN_PREFIX: Final = re.compile(rf"{_QUOTING}{_TABS}[\w./@+~:|.)-]{{0,180}}+{_TABS}{_QUOTING}(?:[0-9]{{1,7}}+[:|.)-]?)?{_QUOTING}")
-"""The same where more of it may be on its way."""
+"""The same if the rest of it may still arrive."""
 
 _PLAIN = r"[ \t\"'+,>|#*-]{0,40}+"
 _AFTER = r"[ \t\"'+,;)]{0,40}+"
@@ -282,30 +294,30 @@ _EMPTY = " \t\"'+,;)"
 
 
 def private_keys(text: str) -> Iterator[Span]:
-    """Yield every private key, or as much of one as is there."""
+    """Yield every private key, even an incomplete one."""
     read = 0
-    at = text.find(PEM_START)
-    while at >= 0:
-        start = _START.match(text, at)
+    position = text.find(PEM_START)
+    while position >= 0:
+        start = _START.match(text, position)
         if start is None:
-            at = text.find(PEM_START, at + 1)
+            position = text.find(PEM_START, position + 1)
             continue
         whole = _WHOLE.match(text, start.end())
-        read = whole.end() if whole else _cut_off(text, start.end())
-        yield Span(at, read, 1, "private-key", text[at:read])
-        at = text.find(PEM_START, max(read, at + 1))
-    yield from _without_beginning(text)
+        read = whole.end() if whole else _end_of_incomplete_key(text, start.end())
+        yield Span(position, read, 1, "private-key", text[position:read])
+        position = text.find(PEM_START, max(read, position + 1))
+    yield from _keys_without_beginning(text)
 
 
-def _cut_off(text: str, at: int) -> int:
-    """Return where a key ends that has no end: behind lines of Base64 and of headers, and what looks like the beginning of one more."""
+def _end_of_incomplete_key(text: str, at: int) -> int:
+    """Return where a key without an end marker ends: after its lines of Base64 and headers, and the likely beginning of one more."""
     end = at
-    for _ in range(_MOST_LINES):
+    for _ in range(_MAX_LINES):
         gap = _NEXT_BREAK.match(text, at)
         if gap is None or gap.end() == at:
             break
-        following = _NEXT_BREAK.search(text, gap.end(), gap.end() + _LONGEST_LINE)
-        stop = following.start() if following else min(len(text), gap.end() + _LONGEST_LINE)
+        following = _NEXT_BREAK.search(text, gap.end(), gap.end() + _MAX_LINE_LENGTH)
+        stop = following.start() if following else min(len(text), gap.end() + _MAX_LINE_LENGTH)
         line = text[gap.end() : stop]
         if "-----" in line or MASK_START in line:
             return end
@@ -316,44 +328,44 @@ def _cut_off(text: str, at: int) -> int:
         at = stop
         if body or line.strip(_EMPTY):
             end = stop - (len(line) - len(line.rstrip(_EMPTY)))
-        if body and body.re is _MARKED_LINE and len(body[1]) < _FULL:
-            # A short line is a key's last one; beyond it there are the other lines of a listing.
+        if body and body.re is _MARKED_LINE and len(body[1]) < _FULL_LINE:
+            # A short line is the last one of a key; the lines after it belong to the surrounding listing.
             return end
     more = _MORE_WORDS.match(text, end)
     return more.end() if more else end
 
 
-def _without_beginning(text: str) -> Iterator[Span]:
-    """Yield keys by their end, for a text that begins inside of one."""
+def _keys_without_beginning(text: str) -> Iterator[Span]:
+    """Yield keys by their end marker, for a text that begins inside one."""
     read = 0
-    at = text.find(PEM_END)
-    while at >= 0:
-        end = _PEM_CLOSE.match(text, at)
+    position = text.find(PEM_END)
+    while position >= 0:
+        end = _PEM_CLOSE.match(text, position)
         if end:
-            start = body_before(text, at, read)
+            start = body_before(text, position, read)
             read = end.end()
-            if start < at:
+            if start < position:
                 yield Span(start, read, 1, "private-key", text[start:read])
-        at = text.find(PEM_END, at + 1)
+        position = text.find(PEM_END, position + 1)
 
 
 def body_before(text: str, end: int, floor: int = 0, prefix: re.Pattern[str] = LINE_PREFIX) -> int:
-    """Return where lines begin that are the body of a private key if it ends here; all of them are long but the last."""
+    """Return where the body of a private key begins if it ends here; all its lines are long except the last."""
     floor = max(floor, end - MAX_PEM)
     stop, begin = _break_before(text, end, floor)
     if stop < 0 or not prefix.fullmatch(text, begin, end):
         return end
     start, shortest = end, 1
-    for _ in range(_MOST_LINES):
+    for _ in range(_MAX_LINES):
         above, begin = _break_before(text, stop, floor)
         line = text[begin:stop]
         body = None if "-----" in line else _PLAIN_LINE.fullmatch(line) or _MARKED_LINE.fullmatch(line)
         if body is not None and len(body[1]) >= shortest:
-            # A `+` may be the key's own.
+            # A `+` may be part of the key.
             marks = len(line) - len(line.lstrip(" \t\"',>|#*-")) if body.re is _PLAIN_LINE else body.start(1)
-            start, shortest = begin + marks, _LONG
+            start, shortest = begin + marks, _LONG_LINE
         elif line.strip(_EMPTY) or above < 0 or "\\" not in text[above] + text[stop]:
-            # The first of them may stand behind something else, as in the head of a hunk.
+            # The first line may follow other text, as in the head of a hunk.
             behind = None if "-----" in line else _BEHIND_WORDS.fullmatch(line)
             return begin + behind.start(1) if behind else start
         if above < 0:
@@ -363,8 +375,8 @@ def body_before(text: str, end: int, floor: int = 0, prefix: re.Pattern[str] = L
 
 
 def _break_before(text: str, end: int, floor: int) -> tuple[int, int]:
-    """Return where the line break before a place begins and ends; -1 and where to begin where there is none nearby."""
-    low = max(floor, end - _LONGEST_LINE)
+    """Return where the line break before a position begins and ends; -1 and the lower bound if there is none nearby."""
+    low = max(floor, end - _MAX_LINE_LENGTH)
     plain, escaped = text.rfind("\n", low, end), max(text.rfind("\\n", low, end), text.rfind("\\r", low, end))
     if plain < 0 and escaped < 0:
         return -1, low
@@ -380,7 +392,7 @@ def _break_before(text: str, end: int, floor: int) -> tuple[int, int]:
 
 
 def last_key_end(text: str, end: int) -> int:
-    """Return where the last private key before here ends, behind which another body may begin without a new line."""
+    """Return where the last private key before `end` ends; another body may begin right after it, without a new line."""
     at = text.rfind(PEM_END, 0, end)
-    found = _PEM_CLOSE.match(text, at, end) if at >= 0 else None
-    return found.end() if found else 0
+    match = _PEM_CLOSE.match(text, at, end) if at >= 0 else None
+    return match.end() if match else 0

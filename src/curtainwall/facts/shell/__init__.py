@@ -1,1 +1,1 @@
-"""Shell text: its syntax, its words, its commands, and the programs that run other programs."""
+"""Analysis of shell text: syntax, words, commands, and programs that run other programs."""

@@ -1,9 +1,9 @@
-"""Shell text as an agent writes it, and every command and redirection in it, each on its own.
+"""Splits shell text that an agent wrote into its commands and redirections.
 
-What cannot be parsed is never allowed by a pattern: `parsed` is false wherever something other than the named program might run.
+A pattern never allows a command that cannot be parsed: `parsed` is false whenever something other than the named program might run.
 
-The tree is tree-sitter's and its grammar is not bash. Each leaf must hold what such a leaf may hold, nothing but blanks may lie between
-leaves, a node of a kind unknown here is a fault. A fault makes its command, or a draft of its own, count as not parsed.
+The syntax tree is tree-sitter's, and its grammar differs from bash. So each leaf must hold only what such a leaf may hold, only blanks may
+lie between leaves, and a node of an unknown kind is a fault. A fault makes its command, or else a separate draft, count as not parsed.
 """
 
 import re
@@ -20,12 +20,12 @@ from curtainwall.facts.shell.words import Word, is_sound_leaf, read_word, source
 
 _MAX_DEPTH = 150
 
-# A line that goes on in the next joins words, unless there is a real blank as well.
+# A continued line joins words, unless there is a real blank as well.
 _BLANKS = re.compile(rb"(?:\\\n)*(?:[ \t\n](?:\\\n)*)+")
 _BLANKS_IN_LINE = re.compile(rb"(?:\\\n)*(?:[ \t](?:\\\n)*)+")
 _ARITHMETIC = re.compile(r"\$\(\([0-9+\-*/% ()]*\)\)")
 _DELIMITER = re.compile(r"""(['"]?)([A-Za-z0-9_.+-]+)\1""")
-_LIVE = re.compile(r"`|\$[A-Za-z0-9_({\[?#@*!$'\"-]")
+_EXPANSION = re.compile(r"`|\$[A-Za-z0-9_({\[?#@*!$'\"-]")
 _DEVICE = re.compile(r"/dev/(?:tcp|udp)/")
 _SAFE_EXPANSIONS = frozenset({"${", "}", ":-", "-", ":+", "+", ":?", "?", "#", "##", "%", "%%", "/", "//", "^", "^^", ",", ",,"})
 # In `[[`, bash evaluates both sides of these as arithmetic, which can run commands; `-v` does so in `[` as well.
@@ -51,7 +51,7 @@ _WORDS = frozenset("word number string raw_string ansi_c_string concatenation si
 
 @dataclass(slots=True)
 class Draft:
-    """A command while the walk goes on; without words, it is something that is no command and still may change what runs."""
+    """A command under construction; without words, it is something that is not a command but may change what runs."""
 
     source: str
     words: tuple[Word, ...] = ()
@@ -60,7 +60,7 @@ class Draft:
 
 @dataclass(slots=True)
 class Walk:
-    """What was found: drafts in the order written, files that the shell opens, names that the text itself gives a meaning."""
+    """The results of walking a tree: drafts in the order written, files that the shell opens, names that the text defines."""
 
     source: bytes
     drafts: list[Draft] = field(default_factory=list[Draft])
@@ -69,18 +69,18 @@ class Walk:
     )
     defined: set[str] = field(default_factory=set[str])
     own: dict[int, Draft] = field(default_factory=dict[int, Draft])
-    """Drafts made before their node was reached."""
+    """Drafts created before their node was reached."""
     relative: list[tuple[Draft | None, Node]] = field(default_factory=list[tuple[Draft | None, Node]])
     """Redirections whose target depends on the current directory."""
 
     def draft(self, node: Node, *words: Word) -> Draft:
         """Add a draft."""
-        made = Draft(source_of(node, self.source), words)
-        self.drafts.append(made)
-        return made
+        draft = Draft(source_of(node, self.source), words)
+        self.drafts.append(draft)
+        return draft
 
     def fault(self, owner: Draft | None, node: Node) -> None:
-        """Note that bash may read this node differently."""
+        """Record that bash may read this node differently."""
         if owner is None:
             self.draft(node)
         else:
@@ -88,8 +88,8 @@ class Walk:
 
 
 def walk(root: Node, source: bytes) -> Walk | None:
-    """Return what a syntax tree without errors holds; None if it is nested too deeply, or is not of the whole text."""
-    found = Walk(source)
+    """Walk a syntax tree without errors; None if it is nested too deeply, or does not cover the whole text."""
+    result = Walk(source)
     stack: list[tuple[Node, Draft | None, int]] = [(root, None, 0)]
     while stack:
         node, owner, depth = stack.pop()
@@ -97,21 +97,21 @@ def walk(root: Node, source: bytes) -> Walk | None:
             return None
         children = node.children
         if not children:
-            _leaf(found, node, owner)
+            _check_leaf(result, node, owner)
             continue
         if not _is_tight(source, node, children):
-            found.fault(owner, node)
-        for child, its_owner in reversed(_visit(found, node, children, owner)):
+            result.fault(owner, node)
+        for child, its_owner in reversed(_visit(result, node, children, owner)):
             stack.append((child, its_owner, depth + 1))
-    if any(draft.words and draft.words[0].value in ("cd", "pushd", "popd", None) for draft in found.drafts):
-        for owner, node in found.relative:
-            found.fault(owner, node)
-    whole = not (source[: root.start_byte] + source[root.end_byte :]).strip()
-    return found if whole else None
+    if any(draft.words and draft.words[0].value in ("cd", "pushd", "popd", None) for draft in result.drafts):
+        for owner, node in result.relative:
+            result.fault(owner, node)
+    is_whole = not (source[: root.start_byte] + source[root.end_byte :]).strip()
+    return result if is_whole else None
 
 
 def _is_tight(source: bytes, node: Node, children: list[Node]) -> bool:
-    """Say whether nothing but blanks lies between the children, and no blank where it would matter."""
+    """Tell whether only blanks lie between the children, and none where it would matter."""
     kind = node.type
     if kind in ("string", "heredoc_body", "heredoc_redirect"):
         return True
@@ -133,11 +133,11 @@ def _is_word(node: Node) -> bool:
     return node.type in _WORDS or node.type in ("command_name", "process_substitution")
 
 
-def _leaf(found: Walk, node: Node, owner: Draft | None) -> None:
-    text = source_of(node, found.source)
+def _check_leaf(result: Walk, node: Node, owner: Draft | None) -> None:
+    text = source_of(node, result.source)
     match node.type:
         case "comment":
-            before = found.source[node.start_byte - 1 : node.start_byte]
+            before = result.source[node.start_byte - 1 : node.start_byte]
             sound = "\n" not in text and (node.start_byte == 0 or before in b" \t\n;&|()")
         case "test_operator":
             opening = owner.words[0].value if owner and owner.words else None
@@ -145,66 +145,66 @@ def _leaf(found: Walk, node: Node, owner: Draft | None) -> None:
         case kind:
             sound = is_sound_leaf(kind, text)
     if not sound:
-        found.fault(owner, node)
+        result.fault(owner, node)
 
 
-def _visit(found: Walk, node: Node, children: list[Node], owner: Draft | None) -> list[tuple[Node, Draft | None]]:
-    """Note what a node means and return the children to visit, each with the draft that it belongs to."""
+def _visit(result: Walk, node: Node, children: list[Node], owner: Draft | None) -> list[tuple[Node, Draft | None]]:
+    """Record what a node means and return the children to visit, each with the draft that it belongs to."""
     match node.type:
         case "command":
-            draft = found.own.pop(node.id, None) or found.draft(node)
-            draft.words = _words_of(draft, children, found.source)
+            draft = result.own.pop(node.id, None) or result.draft(node)
+            draft.words = _words_of(draft, children, result.source)
             return [(child, draft) for child in children]
         case "redirected_statement":
             body = node.child_by_field_name("body")
             if body is not None and body.type == "command":
-                owner = found.own[body.id] = found.draft(body)
+                owner = result.own[body.id] = result.draft(body)
             return [(child, owner) for child in children]
         case "file_redirect":
-            _redirect(found, node, children, owner)
+            _record_redirect(result, node, children, owner)
         case "heredoc_redirect":
-            if not _heredoc_is_sound(found.source, children):
-                found.fault(owner, node)
+            if not _heredoc_is_sound(result.source, children):
+                result.fault(owner, node)
             return [(child, owner if child.type in ("heredoc_body", "file_redirect") else None) for child in children]
         case "variable_assignment":
             if owner is None:
-                owner = found.draft(node)
+                owner = result.draft(node)
             owner.sound = False
         case "declaration_command" | "unset_command":
-            rest = [Word(None, source_of(child, found.source)) for child in children[1:]]
-            owner = found.draft(node, Word(children[0].type, children[0].type), *rest)
+            rest = [Word(None, source_of(child, result.source)) for child in children[1:]]
+            owner = result.draft(node, Word(children[0].type, children[0].type), *rest)
             owner.sound = False
         case "test_command":
             opening, closing = children[0], children[-1]
-            inside = found.source[opening.end_byte : closing.end_byte].decode().strip()
-            owner = found.draft(node, Word(opening.type, opening.type), Word(None, inside))
+            inside = result.source[opening.end_byte : closing.end_byte].decode().strip()
+            owner = result.draft(node, Word(opening.type, opening.type), Word(None, inside))
             owner.sound = len(children) == 3 and (children[1].type in _WORDS or children[1].type in _STRUCTURE)
         case "function_definition":
             name = node.child_by_field_name("name")
-            found.defined.add("" if name is None else read_word(name, found.source).value or "")
+            result.defined.add("" if name is None else read_word(name, result.source).value or "")
             return [(child, None) for child in children if child != name]
         case "for_statement":
             variable = node.child_by_field_name("variable")
-            if variable is None or not may_set(source_of(variable, found.source)):
-                found.fault(None, node)
+            if variable is None or not may_set(source_of(variable, result.source)):
+                result.fault(None, node)
         case "c_style_for_statement":
-            found.fault(None, node)
+            result.fault(None, node)
         case "compound_statement" if children[0].type == "((":
-            owner = found.draft(node)
+            owner = result.draft(node)
         case "command_substitution" | "process_substitution":
             # Inside backticks a backslash hides what runs from the grammar.
-            if children[0].type == "`" and "\\" in source_of(node, found.source):
-                found.fault(owner, node)
+            if children[0].type == "`" and "\\" in source_of(node, result.source):
+                result.fault(owner, node)
             return [(child, None) for child in children]
         case "arithmetic_expansion":
-            if not _ARITHMETIC.fullmatch(source_of(node, found.source)):
-                found.fault(owner, node)
+            if not _ARITHMETIC.fullmatch(source_of(node, result.source)):
+                result.fault(owner, node)
         case "expansion":
             if not all(child.is_named or child.type in _SAFE_EXPANSIONS for child in children):
-                found.fault(owner, node)
+                result.fault(owner, node)
         case kind:
             if kind not in _STRUCTURE:
-                found.fault(owner, node)
+                result.fault(owner, node)
     return [(child, owner) for child in children]
 
 
@@ -225,17 +225,17 @@ def _words_of(draft: Draft, children: list[Node], source: bytes) -> tuple[Word, 
     return tuple(words)
 
 
-def _redirect(found: Walk, node: Node, children: list[Node], owner: Draft | None) -> None:
-    """Note the file that a redirection opens; a copied descriptor and a process substitution open none."""
+def _record_redirect(result: Walk, node: Node, children: list[Node], owner: Draft | None) -> None:
+    """Record the file that a redirection opens; a copied descriptor and a process substitution open none."""
     targets = node.children_by_field_name("destination")
     operator = next((child.type for child in children if not child.is_named), "")
     if operator in ("<&-", ">&-") and not targets:
         return
     if len(targets) != 1 or operator not in (*_OPENS, "<&"):
-        found.fault(owner, node)
+        result.fault(owner, node)
         return
     target = targets[0]
-    word = read_word(target, found.source)
+    word = read_word(target, result.source)
     if operator in ("<&", ">&") and target.type == "number":
         return
     if target.type == "process_substitution" and operator != "<&":
@@ -243,17 +243,17 @@ def _redirect(found: Walk, node: Node, children: list[Node], owner: Draft | None
     source = word.source
     path = source if re.fullmatch(r"~(?:/[A-Za-z0-9_./,@%+=-]*)?", source) else word.value
     if path is None or operator == "<&" or _DEVICE.match(path) or not path:
-        found.fault(owner, node)
+        result.fault(owner, node)
         return
     if path != source and path.startswith("~"):
         path = "./" + path
     if not path.startswith(("/", "~")):
-        found.relative.append((owner, node))
-    found.redirects.append((_OPENS[operator], path))
+        result.relative.append((owner, node))
+    result.redirects.append((_OPENS[operator], path))
 
 
 def _heredoc_is_sound(source: bytes, children: list[Node]) -> bool:
-    """Say whether a here-document starts and ends where bash would have it, and holds no expansion that the tree does not show."""
+    """Tell whether a here-document starts and ends where bash sees it, and holds no expansion that the tree does not show."""
     parts = {child.type: child for child in children}
     start, body, end = parts.get("heredoc_start"), parts.get("heredoc_body"), parts.get("heredoc_end")
     if start is None or body is None or end is None or any(child.type in _WORDS for child in children):
@@ -274,14 +274,14 @@ def _heredoc_is_sound(source: bytes, children: list[Node]) -> bool:
         return body.child_count == 0
     if any(re.search(r"(?<!\\)(?:\\\\)*\\\Z", line) for line in lines):
         return False
-    bare: list[bytes] = []
-    at = first
+    plain_texts: list[bytes] = []
+    position = first
     for child in body.children:
         if child.type != "heredoc_content":
-            bare.append(source[at : child.start_byte])
-            at = max(at, child.end_byte)
-    bare.append(source[at:line_start])
-    return not any(_LIVE.search(re.sub(r"\\.", "", text.decode())) for text in bare)
+            plain_texts.append(source[position : child.start_byte])
+            position = max(position, child.end_byte)
+    plain_texts.append(source[position:line_start])
+    return not any(_EXPANSION.search(re.sub(r"\\.", "", text.decode())) for text in plain_texts)
 
 
 _BASH = Language(tree_sitter_bash.language())
@@ -292,17 +292,17 @@ _MAX_LAUNCHERS = 8
 # The parser's error recovery takes time quadratic in these.
 _MAX_METACHARACTERS = 2_000
 _METACHARACTERS = re.compile(r"[|&;<>(){}\[\]$`!#*=]")
-# Beyond NUL: what one program takes for a space or a line break and another does not.
+# NUL, and characters that only some programs treat as a space or a line break.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u0085\u2028\u2029]")
-# The grammar's own scanner looks characters up in a table of 256 and can crash on others. To bash they are letters of a word that is no
-# name, as the slash is, and byte for byte the places stay the same; the words themselves are read from what was written.
+# The grammar's scanner looks characters up in a table of 256 and can crash on others. To bash they are ordinary characters of a word, like
+# the slash, and replacing them byte for byte keeps all offsets; the words themselves are read from the original text.
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _PROGRAM = re.compile(r"[A-Za-z0-9_./+:@,-]+|\[\[?")
 
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """A file that the shell itself opens for a command; the target is a literal path as the agent wrote it."""
+    """A file that the shell opens for a command; the target is a literal path as the agent wrote it."""
 
     kind: Literal["read", "write", "append"]
     target: str
@@ -312,8 +312,8 @@ class Redirect:
 class ShellCommand:
     """One simple command.
 
-    `text` has single spaces and quotes only where needed. `program` is the word that runs, never its basename. `parsed` is false where
-    something else might run. `words` is the whole argument list if every word of it is literal, else empty.
+    `text` has single spaces and quotes only where needed. `program` is the word that runs, never its basename. `parsed` is false if
+    something else might run. `words` is the whole argument list if every word is literal, else empty.
     """
 
     text: str
@@ -324,7 +324,7 @@ class ShellCommand:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Everything in one shell text: at least one command, and the files that redirections open."""
+    """The contents of a shell text: at least one command, and the files that redirections open."""
 
     commands: tuple[ShellCommand, ...]
     redirects: tuple[Redirect, ...] = ()
@@ -348,19 +348,19 @@ def _unparsed(text: str) -> Script:
 
 
 def _script(text: str, nesting: int) -> Script | None:
-    """Return what a shell text holds, or None where it cannot be told at all."""
+    """Analyse a shell text; None if that is impossible."""
     if nesting > _MAX_NESTING or _CONTROL.search(text) or len(_METACHARACTERS.findall(text)) > _MAX_METACHARACTERS:
         return None
     source = text.encode()
-    # A parser per text: cheaper than a lock, and safe in any thread.
+    # A new parser for each text is cheaper than a lock, and safe in any thread.
     root = Parser(_BASH).parse(_NOT_ASCII.sub(b"/", source)).root_node
-    found = None if root.has_error else walk(root, source)
-    if found is None:
+    result = None if root.has_error else walk(root, source)
+    if result is None:
         return None
     commands: list[ShellCommand] = []
-    redirects = [Redirect(kind, target) for kind, target in found.redirects]
-    for draft in found.drafts:
-        for command, script in _finished(draft, found.defined):
+    redirects = [Redirect(kind, target) for kind, target in result.redirects]
+    for draft in result.drafts:
+        for command, script in _commands_of(draft, result.defined):
             commands.append(command)
             if script is not None:
                 inner = _script(script, nesting + 1) or _unparsed(script)
@@ -369,8 +369,8 @@ def _script(text: str, nesting: int) -> Script | None:
     return Script(tuple(commands) or _unparsed(text).commands, tuple(redirects))
 
 
-def _finished(draft: Draft, defined: set[str]) -> Iterator[tuple[ShellCommand, str | None]]:
-    """Yield a draft as a command, then what it launches; with each the shell text that it would run, if any."""
+def _commands_of(draft: Draft, defined: set[str]) -> Iterator[tuple[ShellCommand, str | None]]:
+    """Yield a draft as a command, then what it launches, each with the shell text that it would run, if any."""
     words, sound, extended = draft.words, draft.sound, False
     if not words:
         yield ShellCommand(text=draft.source, program="", parsed=False), None
@@ -380,11 +380,11 @@ def _finished(draft: Draft, defined: set[str]) -> Iterator[tuple[ShellCommand, s
         program = words[0].value
         if program is None or not _PROGRAM.fullmatch(program):
             program, sound = "", False
-        started = launch(words)
-        # Where more words arrive than are written, a program that could take them as orders may run anything.
-        known = started.known and program not in defined and not (extended and is_launcher(program))
+        launched = launch(words)
+        # If a program gets more words than are written, and could treat them as a command, it may run anything.
+        known = launched.known and program not in defined and not (extended and is_launcher(program))
         values = tuple(word.value for word in words if word.value is not None)
         text = " ".join(word.text for word in words)
-        yield ShellCommand(text, program, parsed=sound and known, words=values if len(values) == len(words) else ()), started.script
-        words, sound, extended = started.argv, sound and not started.disturbed, extended or started.extended
+        yield ShellCommand(text, program, parsed=sound and known, words=values if len(values) == len(words) else ()), launched.script
+        words, sound, extended = launched.argv, sound and not launched.disturbed, extended or launched.extended
     yield ShellCommand(text=" ".join(word.text for word in words), program="", parsed=False), None

@@ -1,6 +1,6 @@
-"""Programs that run other programs: what they would run, where their words tell; and the shell's own words that change what runs.
+"""Programs that run other programs, and what they run as far as their words tell; also shell builtins that change what runs.
 
-INVARIANT: a launcher keeps its own name. What it runs is told in addition; where that cannot be told, the launcher counts as not parsed.
+INVARIANT: a launcher keeps its own name. What it runs is reported in addition; if we cannot tell, the launcher counts as not parsed.
 """
 
 import re
@@ -11,15 +11,15 @@ from curtainwall.facts.shell.words import Word
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a command's words say about what runs: whether all of it is known, and what runs besides the program itself."""
+    """What a command runs besides its program, and whether we know all of it."""
 
     known: bool = True
     argv: tuple[Word, ...] = ()
     script: str | None = None
     extended: bool = False
-    """More words reach `argv` than are written here, as from xargs."""
+    """`argv` gets more words than are written here, as with xargs."""
     disturbed: bool = False
-    """`argv` runs in an environment of the agent's making."""
+    """`argv` runs in an environment that the agent chose."""
 
 
 _PLAIN = Launch()
@@ -27,7 +27,7 @@ _UNKNOWN = Launch(known=False)
 
 _SHELLS = frozenset("bash sh dash zsh ksh ash rbash".split())
 
-# Flags that stand alone, and flags that take the next word, in front of the program to run.
+# Flags without a value, flags that take the next word, and the number of operands before the program to run.
 _PREFIXES: dict[str, tuple[frozenset[str], frozenset[str], int]] = {
     "nohup": (frozenset(), frozenset(), 0),
     "setsid": (frozenset({"-f", "-w", "-c"}), frozenset(), 0),
@@ -45,7 +45,7 @@ _PREFIXES: dict[str, tuple[frozenset[str], frozenset[str], int]] = {
     "env": (frozenset({"-i", "-0"}), frozenset({"-u"}), 0),
 }
 
-# What these run, or change for later commands, is not told by their words.
+# The words of these do not tell what they run, or what they change for later commands.
 _OPAQUE = frozenset(
     (
         "parallel watch strace ltrace gdb chroot unshare nsenter flock busybox toybox script su runuser ssh ionice taskset chrt setarch "
@@ -67,8 +67,8 @@ _GIT_OPAQUE = frozenset(
         "merge-index merge-octopus merge-resolve submodule--helper difftool--helper bisect--helper mergetool--lib add--interactive"
     ).split()
 )
-# Options whose value git runs, by sub-command; git takes any unique beginning of a long one.
-_GIT_RUNS: dict[str, tuple[str, ...]] = {
+# Options whose value git runs, by subcommand; git accepts any unique prefix of a long one.
+_GIT_RUN_OPTIONS: dict[str, tuple[str, ...]] = {
     "clone": ("-c", "-u", "--config", "--upload-pack", "--template"),
     "init": ("--template",),
     "fetch": ("--upload-pack",),
@@ -82,18 +82,18 @@ _GIT_RUNS: dict[str, tuple[str, ...]] = {
     "grep": ("-O", "--open-files-in-pager"),
 }
 _GIT_CONFIG_READS = frozenset({"--get", "--get-all", "--get-regexp", "--list", "-l"})
-# What stands behind `--` in these is a place to go to, and some places are programs.
+# What follows `--` in these is a remote, and some remotes are programs.
 _GIT_REMOTE = frozenset({"clone", "fetch", "pull", "push", "ls-remote", "remote", "fetch-pack", "send-pack"})
 _GIT_TAKES_TEXT = frozenset({"-m", "--message", "--"})
 
 
 def may_set(name: str) -> bool:
-    """Say whether a shell variable of this name is surely none that changes what a program does."""
+    """Tell whether a shell variable with this name certainly does not change what a program does."""
     return bool(_HARMLESS_NAME.fullmatch(name)) and "proxy" not in name
 
 
 def is_launcher(program: str) -> bool:
-    """Say whether a program may run others, or what its words name."""
+    """Tell whether a program may run other programs."""
     name = program.rpartition("/")[2]
     return name in _SHELLS or name in _PREFIXES or name in _OPAQUE or name in ("git", "find", "eval")
 
@@ -126,16 +126,16 @@ def launch(words: tuple[Word, ...]) -> Launch:
 
 
 def _shell(words: tuple[Word, ...]) -> Launch:
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         if word.value is None:
             return _UNKNOWN
         if re.fullmatch(r"-[a-z]*c", word.value):
-            script = words[at + 1].value if at + 1 < len(words) else None
+            script = words[index + 1].value if index + 1 < len(words) else None
             return Launch(known=script is not None and word.value in ("-c", "-ec", "-lc", "-xc", "-euc"), script=script)
         if not re.fullmatch(r"-[eux]+", word.value):
-            # A file to run, if it is not an option that we do not know.
+            # Either an option that we do not know, or a file to run.
             return _UNKNOWN if word.value[:1] in ("-", "+") else _PLAIN
-    # It reads its commands from what is piped in.
+    # It reads its commands from standard input.
     return _UNKNOWN
 
 
@@ -146,87 +146,87 @@ def _eval(words: tuple[Word, ...]) -> Launch:
 
 
 def _prefixed(name: str, words: tuple[Word, ...]) -> Launch:
-    alone, with_value, operands = _PREFIXES[name]
-    at, disturbed = 0, False
-    while at < len(words):
-        value = words[at].value
+    flags, with_value, operands = _PREFIXES[name]
+    index, disturbed = 0, False
+    while index < len(words):
+        value = words[index].value
         if value is None:
             return _UNKNOWN
         if name == "env" and _ASSIGNMENT.match(value):
             disturbed = True
         elif value in with_value:
-            at += 1
-        elif value not in alone and value != "--" and value[:2] not in with_value:
+            index += 1
+        elif value not in flags and value != "--" and value[:2] not in with_value:
             if value.startswith("-") and not re.fullmatch(r"-\d+", value):
                 return _UNKNOWN
             if operands == 0 and not value.startswith("-"):
                 break
             operands -= not value.startswith("-")
         disturbed = disturbed or (name, value) in (("env", "-i"), ("env", "-u"), ("sudo", "-E"))
-        at += 1
-    if at >= len(words):
-        # Alone, each of these shows something, or (exec) only moves redirections.
+        index += 1
+    if index >= len(words):
+        # Without a program, these two only print something.
         return _PLAIN if name in ("env", "time") and not disturbed else _UNKNOWN
-    return Launch(argv=words[at:], extended=name == "xargs", disturbed=disturbed)
+    return Launch(argv=words[index:], extended=name == "xargs", disturbed=disturbed)
 
 
 def _find(words: tuple[Word, ...]) -> Launch:
     if any(word.loose for word in words):
         return _UNKNOWN
     values = [word.value for word in words]
-    starts = [at for at, value in enumerate(values) if value in ("-exec", "-execdir", "-ok", "-okdir")]
+    starts = [index for index, value in enumerate(values) if value in ("-exec", "-execdir", "-ok", "-okdir")]
     if any(value in ("-fprint", "-fprint0", "-fprintf", "-fls", "-delete", "-files0-from") for value in values):
         return _UNKNOWN
     if len(starts) != 1:
         return _UNKNOWN if starts else _PLAIN
     start = starts[0] + 1
-    ends = [at for at in range(start, len(values)) if values[at] in (";", "+")]
+    ends = [index for index in range(start, len(values)) if values[index] in (";", "+")]
     if not ends or ends[0] == start:
         return _UNKNOWN
     return Launch(argv=words[start : ends[0]], extended=True)
 
 
 def _git(words: tuple[Word, ...]) -> Launch:
-    at = 0
-    while at < len(words) and (words[at].value or "").startswith("-"):
-        if words[at].value == "-C" and at + 1 < len(words) and words[at + 1].value is not None:
-            at += 1
-        elif words[at].value not in _GIT_GLOBAL:
-            return _git_alias(words[at:])
-        at += 1
-    if at == len(words):
+    index = 0
+    while index < len(words) and (words[index].value or "").startswith("-"):
+        if words[index].value == "-C" and index + 1 < len(words) and words[index + 1].value is not None:
+            index += 1
+        elif words[index].value not in _GIT_GLOBAL:
+            return _git_alias(words[index:])
+        index += 1
+    if index == len(words):
         return _PLAIN
-    command, rest = words[at].value, words[at + 1 :]
+    command, rest = words[index].value, words[index + 1 :]
     if command is None or command in _GIT_OPAQUE or "=" in command:
         return _UNKNOWN
-    # Git takes options up to the first word that is none, so only there does one say that nothing is written.
+    # Git accepts options only before the first other word, so only an option in front makes sure that nothing is written.
     if command == "config" and not (rest and rest[0].value in _GIT_CONFIG_READS):
         return _UNKNOWN
-    runs = _GIT_RUNS.get(command, ())
-    before = ""
-    is_behind = False
+    runs = _GIT_RUN_OPTIONS.get(command, ())
+    previous = ""
+    is_after_dashes = False
     for word in rest:
-        is_behind = is_behind or before == "--"
-        if is_behind and "::" not in (word.value or "") and command not in _GIT_REMOTE:
+        is_after_dashes = is_after_dashes or previous == "--"
+        if is_after_dashes and "::" not in (word.value or "") and command not in _GIT_REMOTE:
             continue
         if word.value is None:
-            if word.loose and (is_behind or not (before in _GIT_TAKES_TEXT and word.source.startswith('"'))):
+            if word.loose and (is_after_dashes or not (previous in _GIT_TAKES_TEXT and word.source.startswith('"'))):
                 return _UNKNOWN
-        elif "::" in word.value or _is_one_of(word.value, runs):
+        elif "::" in word.value or _is_option_in(word.value, runs):
             return _UNKNOWN
-        before = word.value or ""
+        previous = word.value or ""
     return _PLAIN
 
 
 def _git_alias(words: tuple[Word, ...]) -> Launch:
-    """Return the shell text that `-c alias.x=!…` would run; git stays unknown all the same, for -c can make it run anything."""
+    """Return the shell text that `-c alias.x=!…` would run; git stays unknown anyway, because -c can make it run anything."""
     if len(words) > 1 and words[0].value == "-c":
-        found = re.fullmatch(r"alias\.[^=]*=!(.*)", words[1].value or "", flags=re.IGNORECASE | re.DOTALL)
-        return Launch(known=False, script=found[1] if found else None)
+        match = re.fullmatch(r"alias\.[^=]*=!(.*)", words[1].value or "", flags=re.IGNORECASE | re.DOTALL)
+        return Launch(known=False, script=match[1] if match else None)
     return _UNKNOWN
 
 
-def _is_one_of(value: str, options: tuple[str, ...]) -> bool:
+def _is_option_in(value: str, options: tuple[str, ...]) -> bool:
     name = value.partition("=")[0]
     for option in options:
         if option.startswith("--"):

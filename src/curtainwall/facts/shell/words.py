@@ -1,4 +1,4 @@
-"""Words of a shell command: what bash would make of each, where that can be told from the text alone."""
+"""Words of a shell command, and the value that bash would give each, if the text alone tells."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ _BARE_DOLLAR = re.compile(r"\$[A-Za-z0-9_({\[?#@*!$'\"-]")
 _NAME = re.compile(r"[A-Za-z0-9_?#@*!$-]+")
 _STARTS_AS_NAME = re.compile(r"[A-Za-z0-9/.]")
 
-# Leaves whose text may be anything: bash reads none of it as code. (Comments and here-documents are looked at by the walker.)
+# Leaves that may hold any text, because bash does not read it as code. (The walker checks comments and here-documents.)
 _INERT = frozenset({"comment", "heredoc_start", "heredoc_content", "heredoc_body", "heredoc_end"})
 _NAMES = frozenset({"number", "variable_name", "special_variable_name", "file_descriptor", "test_operator"})
 
@@ -24,7 +24,7 @@ _NAMES = frozenset({"number", "variable_name", "special_variable_name", "file_de
 class Word:
     """One word of a command.
 
-    `value` is None where it cannot be told from the text. `loose` is true where such a word might become several words, or an option.
+    `value` is None if the text does not determine it. `loose` is true if such a word might become several words, or an option.
     """
 
     value: str | None
@@ -33,31 +33,31 @@ class Word:
 
     @property
     def text(self) -> str:
-        """The word in its one spelling: quoted where it must be, as written where its value is open."""
+        """The word in canonical form: quoted if it must be, or as written if its value is unknown."""
         return self.source if self.value is None or self.value in _NEVER_QUOTED else shlex.quote(self.value)
 
 
 def read_word(node: Node, text: bytes) -> Word:
-    """Return what a word node of a text stands for."""
+    """Return the word of a node."""
     source = source_of(node, text)
     value = _literal(node, text)
     if value is not None:
         return Word(value, source)
     if node.type == "string":
-        firm = bool(_STARTS_AS_NAME.match(source, 1))
+        is_firm = bool(_STARTS_AS_NAME.match(source, 1))
     else:
-        # A pattern never splits, and what it matches starts as it does.
-        firm = node.type == "word" and bool(_STARTS_AS_NAME.match(source)) and "{" not in source
-    return Word(None, source, loose=not firm)
+        # A pattern is never split, and what it matches starts with the same characters.
+        is_firm = node.type == "word" and bool(_STARTS_AS_NAME.match(source)) and "{" not in source
+    return Word(None, source, loose=not is_firm)
 
 
 def source_of(node: Node, text: bytes) -> str:
-    """Return a node's part of the text as it was written; the parser saw another (`commands`)."""
+    """Return a node's part of the original text; the parser saw a changed one (see `commands`)."""
     return text[node.start_byte : node.end_byte].decode()
 
 
 def is_sound_leaf(kind: str, text: str) -> bool:
-    """Say whether a leaf of the syntax tree holds only what such a leaf may hold; if not, the tree is not what bash would read."""
+    """Tell whether a leaf of the syntax tree holds only what such a leaf may hold; if not, bash would read the text differently."""
     match kind:
         case "word":
             return bool(_PLAIN.fullmatch(text)) or _unescaped(text) is not None
@@ -89,7 +89,7 @@ def _literal(node: Node, source: bytes) -> str | None:
         case "string":
             if any(child.type not in ('"', "string_content") for child in node.children):
                 return None
-            return _IN_STRING.sub(lambda found: found[1].strip("\n"), source_of(node, source)[1:-1])
+            return _IN_STRING.sub(lambda match: match[1].strip("\n"), source_of(node, source)[1:-1])
         case "concatenation":
             if source_of(node, source) == "{}":
                 return "{}"
@@ -101,21 +101,21 @@ def _literal(node: Node, source: bytes) -> str | None:
 
 
 def _unescaped(text: str) -> tuple[str, bool] | None:
-    """Return an unquoted word without its backslashes, and whether bash would expand it; None if this cannot be one word."""
+    """Return an unquoted word without backslashes, and whether bash would expand it; None if it cannot be one word."""
     out: list[str] = []
     expands = False
-    at = 0
-    while at < len(text):
-        letter = text[at]
+    position = 0
+    while position < len(text):
+        letter = text[position]
         if letter == "\\":
-            if at + 1 == len(text):
+            if position + 1 == len(text):
                 return None
-            out.append(text[at + 1].strip("\n"))
-            at += 2
+            out.append(text[position + 1].strip("\n"))
+            position += 2
             continue
-        if letter in _META or (letter == "#" and at == 0):
+        if letter in _META or (letter == "#" and position == 0):
             return None
         expands = expands or letter in _GLOB or letter in "~{}!"
         out.append(letter)
-        at += 1
+        position += 1
     return "".join(out), expands and text != "{}"

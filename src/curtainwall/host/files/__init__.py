@@ -1,1 +1,1 @@
-"""Files by descriptor: opened beneath a directory, locked, followed, compared, and set aside."""
+"""Operations on files by descriptor: open beneath a directory, lock, tail, compare, and set aside."""

@@ -1,6 +1,7 @@
-"""Files and directories reached by descriptor along a canonical path, with no link followed anywhere on the way.
+"""Opens and changes files by descriptor along a canonical path, without following a link anywhere.
 
-A canonical path was judged with all its links resolved. Whoever puts a link into it afterwards gets an error, not another file.
+A canonical path was judged with all its links resolved. If someone puts a link into it afterwards, the call fails instead of using another
+file.
 """
 
 import ctypes
@@ -24,21 +25,21 @@ class FileOwner:
 
 
 def owner_of(opened: int) -> FileOwner | None:
-    """Return who owns an opened directory; None where that is us, or where we could give nothing away."""
+    """Return who owns an open directory; None if that is us, or if we could not change an owner."""
     if os.geteuid() != 0:
         return None
-    found = os.fstat(opened)
-    return FileOwner(found.st_uid, found.st_gid) if found.st_uid else None
+    status = os.fstat(opened)
+    return FileOwner(status.st_uid, status.st_gid) if status.st_uid else None
 
 
 def give(opened: int, owner: FileOwner | None) -> None:
-    """Give something that we made and have open to its owner."""
+    """Give a file or directory that we created, and have open, to its owner."""
     if owner is not None:
         os.fchown(opened, owner.user, owner.group)
 
 
 def hand_over(top: str | os.PathLike[str], owner: FileOwner) -> None:
-    """Give what belongs to root beneath a directory, and the directory itself, to somebody, never following a link."""
+    """Change the owner of a directory and of everything of root's beneath it, without following links."""
     for _, directories, files, at in os.fwalk(top, follow_symlinks=False):
         for name in (*directories, *files):
             if os.stat(name, dir_fd=at, follow_symlinks=False).st_uid == 0:
@@ -61,11 +62,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class LinkInTheWay(OSError):
-    """A link stands where none stood when the path was judged."""
+    """A link is in the path that was not there when the path was judged."""
 
 
 def open_beneath(path: str, flags: int, *, by_walking: bool = False) -> int:
-    """Return a descriptor for a canonical path; raise `LinkInTheWay` where any component is a link."""
+    """Return a descriptor for a canonical path; raise `LinkInTheWay` if any component is a link."""
     names = _components(path)
     if not by_walking:
         opened = _openat2("/".join(names) or ".", flags | os.O_CLOEXEC)
@@ -76,7 +77,7 @@ def open_beneath(path: str, flags: int, *, by_walking: bool = False) -> int:
 
 @contextmanager
 def open_directory_above(path: str) -> Generator[tuple[int, str]]:
-    """Give a descriptor of the directory that holds a canonical path's last component, and that component's name."""
+    """Yield a descriptor of the directory that holds a canonical path's last component, and that component's name."""
     above, _, name = path.rpartition("/")
     if not name:
         raise IsADirectoryError(errno.EISDIR, "the root directory is in no other", path)
@@ -88,7 +89,7 @@ def open_directory_above(path: str) -> Generator[tuple[int, str]]:
 
 
 def replace_file(path: str, content: bytes, *, only_new: bool = False) -> None:
-    """Write a file so that every reader sees the old content or the new one, and a crash leaves one of them; the mode is kept."""
+    """Replace a file's content atomically and durably: readers, and we after a crash, see the old or the new content. Keep the mode."""
     with open_directory_above(path) as (directory, name):
         old = _regular_or_missing(directory, name, path)
         if old is not None and only_new:
@@ -120,7 +121,7 @@ def replace_file(path: str, content: bytes, *, only_new: bool = False) -> None:
 
 
 def make_directories(path: str) -> bool:
-    """Make a directory and those above it that are missing; say whether anything was made."""
+    """Create a directory and its missing parents; tell whether anything was created."""
     here = os.open("/", _WALK)
     made = False
     try:
@@ -132,24 +133,24 @@ def make_directories(path: str) -> bool:
             except FileExistsError:
                 pass
             except PermissionError:
-                # A directory that may not be written to may still hold the next one.
+                # A directory that we may not write to may already hold the next one.
                 if not is_there(here, name):
                     raise
             except OSError as fault:
                 if fault.errno != errno.EROFS or not is_there(here, name):
                     raise
-            onward = _step(here, name, path)
+            next_directory = _step(here, name, path)
             if is_new:
-                _give_directory(onward, here)
+                _give_directory(next_directory, here)
             os.close(here)
-            here = onward
+            here = next_directory
     finally:
         os.close(here)
     return made
 
 
 def delete_entry(path: str) -> None:
-    """Delete a file, or a link itself; never a directory."""
+    """Delete a file or a link (not its target); never a directory."""
     with open_directory_above(path) as (directory, name):
         if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -158,7 +159,7 @@ def delete_entry(path: str) -> None:
 
 
 def move_entry(source: str, destination: str) -> None:
-    """Rename a file, link or directory to where nothing is yet; raise `FileExistsError` where something is."""
+    """Rename a file, link or directory to a free path; raise `FileExistsError` if it is taken."""
     with open_directory_above(source) as (old, old_name), open_directory_above(destination) as (new, new_name):
         rename_if_free(old, old_name, new, new_name)
         os.fsync(new)
@@ -175,7 +176,7 @@ def _components(path: str) -> list[str]:
 
 
 def _openat2(relative: str, flags: int) -> int | None:
-    """Return a descriptor, or None where the kernel (or a filter around us) does not have the call."""
+    """Return a descriptor, or None if the kernel (or a filter around us) does not offer the call."""
     how = b"".join(word.to_bytes(8, sys.byteorder) for word in (flags, 0, _RESOLVE))
     root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -190,7 +191,7 @@ def _openat2(relative: str, flags: int) -> int | None:
             if opened >= 0:
                 return int(opened)
             fault = ctypes.get_errno()
-            # The kernel says "again" when something on the way was renamed while it looked.
+            # The kernel reports EAGAIN when something in the path was renamed during the look-up.
             if fault not in {errno.EAGAIN, errno.EINTR}:
                 break
         else:
@@ -211,16 +212,16 @@ def _walk(names: list[str], flags: int) -> int:
     here = os.open("/", _WALK)
     try:
         for name in names[:-1]:
-            onward = _step(here, name, path)
+            next_directory = _step(here, name, path)
             os.close(here)
-            here = onward
+            here = next_directory
         try:
             opened = os.open(names[-1], flags | os.O_NOFOLLOW, dir_fd=here)
         except OSError as fault:
             if fault.errno == errno.ELOOP or _is_link(here, names[-1]):
                 raise LinkInTheWay(errno.ELOOP, "a link stands in the way", path) from None
             raise
-        # With O_PATH the kernel hands out the link itself.
+        # With O_PATH the kernel opens the link itself.
         if stat.S_ISLNK(os.fstat(opened).st_mode):
             os.close(opened)
             raise LinkInTheWay(errno.ELOOP, "a link stands in the way", path)
@@ -246,7 +247,7 @@ def _is_link(directory: int, name: str) -> bool:
 
 
 def is_there(directory: int, name: str) -> bool:
-    """Tell whether a directory has an entry of this name, a link that leads nowhere included."""
+    """Tell whether a directory has an entry with this name, even a dangling link."""
     try:
         os.stat(name, dir_fd=directory, follow_symlinks=False)
     except OSError:
@@ -256,16 +257,16 @@ def is_there(directory: int, name: str) -> bool:
 
 def _regular_or_missing(directory: int, name: str, path: str) -> os.stat_result | None:
     try:
-        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise LinkInTheWay(errno.ELOOP, "a link stands in the way", path)
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
-    return found
+    return status
 
 
 def _give_directory(made: int, above: int) -> None:
@@ -274,7 +275,7 @@ def _give_directory(made: int, above: int) -> None:
         return
     opened = os.open(".", _DIRECTORY, dir_fd=made)
     try:
-        # Whoever owns the directory above may have put another one there meanwhile.
+        # The owner of the parent directory may have put another directory there meanwhile.
         if os.fstat(opened).st_uid == 0:
             give(opened, owner)
     finally:
@@ -289,13 +290,13 @@ def _keep_owner_and_mode(made: int, old: os.stat_result) -> None:
 
 
 def rename_if_free(old: int, old_name: str, new: int, new_name: str) -> None:
-    """Rename an entry of a directory to a name that nothing has yet; raise `FileExistsError` where something has it."""
+    """Rename a directory entry to a free name; raise `FileExistsError` if it is taken."""
     if _RENAMEAT2 is not None:
-        done = _libc.syscall(
+        result = _libc.syscall(
             ctypes.c_long(_RENAMEAT2), ctypes.c_int(old), ctypes.c_char_p(os.fsencode(old_name)), ctypes.c_int(new),
             ctypes.c_char_p(os.fsencode(new_name)), ctypes.c_uint(_NO_REPLACE),
         )  # fmt: skip
-        if done == 0:
+        if result == 0:
             return
         fault = ctypes.get_errno()
         if fault not in {errno.ENOSYS, errno.EINVAL}:

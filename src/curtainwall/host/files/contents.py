@@ -1,4 +1,4 @@
-"""The contents of a path, read by descriptor: a digest over all of it, and a move that delivers exactly what has that digest."""
+"""The contents of a path, read by descriptor: a digest over all of them, and a move that delivers exactly the contents with that digest."""
 
 import ctypes
 import errno
@@ -20,16 +20,16 @@ Kind = Literal["file", "directory", "link", "nothing"]
 _CHUNK: Final = 1024 * 1024
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MAKE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_BITS: Final = 0o777
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PERMISSIONS: Final = 0o777
 
-_TOO_MUCH: Final = "it holds too many files or bytes"
+_TOO_BIG: Final = "it holds too many files or bytes"
 _SPECIAL: Final = "it is, or holds, something besides files, directories and links"
 _LEADS_OUT: Final = "a link in it leads out of it"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-# What an entry was when it was read; a file counts as changed when its size or time is another.
+# Which file an entry was when it was read; a file has changed if its size or modification time differs.
 _Identity = tuple[int, ...]
 _Target = tuple[int, str]
 
@@ -44,12 +44,12 @@ class Unbound(Exception):
 
 
 class ContentsChanged(Exception):
-    """The contents are not those that the digest is of."""
+    """The contents do not have the expected digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much is read at most. With `closed`, a link in a directory must not lead out of that directory."""
+    """The most that is read. With `closed`, a link in a directory must not lead out of that directory."""
 
     entries: int
     size: int
@@ -68,19 +68,19 @@ class Contents:
 
 
 def read_contents(path: str, extent: Extent) -> Contents:
-    """Return what is at a canonical path, where nothing may be; raise `Unbound` or `OSError`."""
+    """Return what is at a canonical path, which need not exist; raise `Unbound` or `OSError`."""
     try:
         with open_directory_above(path) as (directory, name):
-            return _Reading(extent).read(directory, name, None)
+            return _Pass(extent).read(directory, name, None)
     except FileNotFoundError:
         return Contents("nothing", hashlib.sha256(b"nothing").hexdigest())
 
 
 def move_contents(source: str, destination: str, digest: str, extent: Extent) -> bool:
-    """Move exactly what has this digest to where nothing is yet; say whether nothing was left behind.
+    """Move exactly the contents with this digest to a free path; tell whether nothing was left behind.
 
-    INVARIANT: the bytes that arrive are the bytes that were read for the digest. They are copied, so whoever still has the old file open,
-    or a second name for it, changes nothing at the destination; and a destination on another disk is no other case.
+    INVARIANT: the bytes that arrive are the bytes that were read for the digest. They are copied, so a process that still has the old file
+    open, or another name for it, cannot change the destination; and a destination on another disk works the same way.
     """
     if destination == source or destination.startswith(f"{source}/"):
         raise OSError(errno.EINVAL, "a directory cannot be moved into itself", source)
@@ -89,9 +89,9 @@ def move_contents(source: str, destination: str, digest: str, extent: Extent) ->
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), destination)
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=old):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), source)
-        reading, draft = _Reading(extent, owner_of(new)), f".{new_name[:40]}.{secrets.token_hex(8)}.draft"
+        contents_pass, draft = _Pass(extent, owner_of(new)), f".{new_name[:40]}.{secrets.token_hex(8)}.draft"
         try:
-            if reading.read(old, old_name, (new, draft)).digest != digest:
+            if contents_pass.read(old, old_name, (new, draft)).digest != digest:
                 raise ContentsChanged(source)
             _sync(new)
             rename_if_free(new, draft, new, new_name)
@@ -101,13 +101,13 @@ def move_contents(source: str, destination: str, digest: str, extent: Extent) ->
             raise
         os.fsync(new)
         try:
-            return _remove(old, old_name, reading.identities)
+            return _remove(old, old_name, contents_pass.identities)
         except OSError:
             return False
 
 
-class _Reading:
-    """One pass over the contents, which may copy them on the way, for an owner."""
+class _Pass:
+    """One pass over the contents, which can copy them on the way and give the copy to an owner."""
 
     def __init__(self, extent: Extent, owner: FileOwner | None = None) -> None:
         self.extent = extent
@@ -118,128 +118,128 @@ class _Reading:
         self._size = 0
 
     def read(self, directory: int, name: str, target: _Target | None) -> Contents:
-        """Read an entry of a directory, and copy it where a target is given."""
-        kind, leads = self._take(directory, name, "", 0, target)
-        return Contents(kind, self._digest.hexdigest(), self._files, self._size, leads)
+        """Read a directory entry, and copy it if a target is given."""
+        kind, link_target = self._read_entry(directory, name, "", 0, target)
+        return Contents(kind, self._digest.hexdigest(), self._files, self._size, link_target)
 
-    def _take(self, directory: int, name: str, inner: str, depth: int, target: _Target | None) -> tuple[Kind, str]:
+    def _read_entry(self, directory: int, name: str, inner_path: str, depth: int, target: _Target | None) -> tuple[Kind, str]:
         if len(self.identities) >= self.extent.entries or depth > MAX_DEPTH:
-            raise Unbound(_TOO_MUCH)
-        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        if stat.S_ISLNK(found.st_mode):
-            self.identities[inner] = _identity(found)
-            return "link", self._take_link(directory, name, inner, depth, target)
-        if stat.S_ISDIR(found.st_mode):
+            raise Unbound(_TOO_BIG)
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            self.identities[inner_path] = _identity(status)
+            return "link", self._read_link(directory, name, inner_path, depth, target)
+        if stat.S_ISDIR(status.st_mode):
             with _opened(os.open(name, _LIST, dir_fd=directory)) as opened:
-                self.identities[inner] = _identity(os.fstat(opened))
-                self._take_directory(opened, inner, depth, target)
+                self.identities[inner_path] = _identity(os.fstat(opened))
+                self._read_directory(opened, inner_path, depth, target)
             return "directory", ""
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise Unbound(_SPECIAL)
         with _opened(os.open(name, _READ, dir_fd=directory)) as opened:
-            self.identities[inner] = _identity(os.fstat(opened))
-            self._take_file(opened, inner, target)
+            self.identities[inner_path] = _identity(os.fstat(opened))
+            self._read_file(opened, inner_path, target)
         return "file", ""
 
-    def _take_link(self, directory: int, name: str, inner: str, depth: int, target: _Target | None) -> str:
-        leads = os.readlink(name, dir_fd=directory)
-        if self.extent.closed and depth and _leads_out(leads, depth - 1):
+    def _read_link(self, directory: int, name: str, inner_path: str, depth: int, target: _Target | None) -> str:
+        link_target = os.readlink(name, dir_fd=directory)
+        if self.extent.closed and depth and _leads_out(link_target, depth - 1):
             raise Unbound(_LEADS_OUT)
-        self._note("link", inner, os.fsencode(leads))
+        self._add_to_digest("link", inner_path, os.fsencode(link_target))
         if target is not None:
-            os.symlink(leads, target[1], dir_fd=target[0])
-        return leads
+            os.symlink(link_target, target[1], dir_fd=target[0])
+        return link_target
 
-    def _take_directory(self, opened: int, inner: str, depth: int, target: _Target | None) -> None:
+    def _read_directory(self, opened: int, inner_path: str, depth: int, target: _Target | None) -> None:
         mode = stat.S_IMODE(os.fstat(opened).st_mode)
-        self._note("directory", inner, mode)
+        self._add_to_digest("directory", inner_path, mode)
         names = _names(opened, self.extent.entries)
         if target is None:
             for name in names:
-                self._take(opened, name, f"{inner}/{name}", depth + 1, None)
+                self._read_entry(opened, name, f"{inner_path}/{name}", depth + 1, None)
             return
         os.mkdir(target[1], 0o700, dir_fd=target[0])
         with _opened(os.open(target[1], _LIST, dir_fd=target[0])) as made:
             for name in names:
-                self._take(opened, name, f"{inner}/{name}", depth + 1, (made, name))
-            os.fchmod(made, mode & _BITS)
+                self._read_entry(opened, name, f"{inner_path}/{name}", depth + 1, (made, name))
+            os.fchmod(made, mode & _PERMISSIONS)
             give(made, self._owner)
 
-    def _take_file(self, opened: int, inner: str, target: _Target | None) -> None:
-        found = os.fstat(opened)
-        if not stat.S_ISREG(found.st_mode):
+    def _read_file(self, opened: int, inner_path: str, target: _Target | None) -> None:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
             raise Unbound(_SPECIAL)
         if target is None:
-            digest = self._pour(opened, None)
+            digest = self._copy_bytes(opened, None)
         else:
-            with _opened(os.open(target[1], _MAKE, 0o600, dir_fd=target[0])) as made:
-                digest = self._pour(opened, made)
-                os.fchmod(made, found.st_mode & _BITS)
+            with _opened(os.open(target[1], _CREATE, 0o600, dir_fd=target[0])) as made:
+                digest = self._copy_bytes(opened, made)
+                os.fchmod(made, status.st_mode & _PERMISSIONS)
                 give(made, self._owner)
-                os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
+                os.utime(made, ns=(status.st_atime_ns, status.st_mtime_ns))
         self._files += 1
-        self._note("file", inner, stat.S_IMODE(found.st_mode), digest)
+        self._add_to_digest("file", inner_path, stat.S_IMODE(status.st_mode), digest)
 
-    def _pour(self, opened: int, made: int | None) -> str:
+    def _copy_bytes(self, opened: int, made: int | None) -> str:
         digest = hashlib.sha256()
         while piece := os.read(opened, _CHUNK):
             self._size += len(piece)
             if self._size > self.extent.size:
-                raise Unbound(_TOO_MUCH)
+                raise Unbound(_TOO_BIG)
             digest.update(piece)
             while made is not None and piece:
                 piece = piece[os.write(made, piece) :]
         return digest.hexdigest()
 
-    def _note(self, kind: str, inner: str, *facts: int | str | bytes) -> None:
-        # Each line is the spelling of one tuple, so no two trees are written down alike.
-        self._digest.update(f"{(kind, os.fsencode(inner), *facts)!r}\n".encode())
+    def _add_to_digest(self, kind: str, inner_path: str, *facts: int | str | bytes) -> None:
+        # Each line is the repr of one tuple, so two different trees never produce the same text.
+        self._digest.update(f"{(kind, os.fsencode(inner_path), *facts)!r}\n".encode())
 
 
-def _names(directory: int, most: int) -> list[str]:
+def _names(directory: int, limit: int) -> list[str]:
     names: list[str] = []
     with os.scandir(directory) as entries:
         for entry in entries:
-            if len(names) >= most:
-                raise Unbound(_TOO_MUCH)
+            if len(names) >= limit:
+                raise Unbound(_TOO_BIG)
             names.append(entry.name)
     return sorted(names)
 
 
 def _leads_out(target: str, depth: int) -> bool:
-    """Tell whether a link in a directory this deep could lead out of the tree, given that no other link there does."""
+    """Tell whether a link in a directory at this depth could lead out of the tree, assuming that no other link there does."""
     names = [name for name in target.split("/") if name not in {"", "."}]
     up = next((place for place, name in enumerate(names) if name != ".."), len(names))
-    # A `..` behind a name may stand behind a link, and then nobody can say from here where it goes.
+    # A `..` after a name may follow a link, and then we cannot tell from here where it leads.
     return target.startswith("/") or up > depth or ".." in names[up:]
 
 
-def _remove(directory: int, name: str, identities: dict[str, _Identity] | None = None, inner: str = "") -> bool:
-    """Delete an entry and all beneath it, of which nothing is followed; with identities, only what is still as it was read."""
-    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    if identities is not None and identities.get(inner) != _identity(found):
+def _remove(directory: int, name: str, identities: dict[str, _Identity] | None = None, inner_path: str = "") -> bool:
+    """Delete an entry and everything beneath it without following links; with identities, only what is unchanged since it was read."""
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if identities is not None and identities.get(inner_path) != _identity(status):
         return False
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         os.unlink(name, dir_fd=directory)
         return True
     with _opened(os.open(name, _LIST, dir_fd=directory)) as opened:
         if identities is None:
             os.fchmod(opened, 0o700)
-        emptied = [_remove(opened, each, identities, f"{inner}/{each}") for each in os.listdir(opened)]
-    if not all(emptied):
+        removed = [_remove(opened, each, identities, f"{inner_path}/{each}") for each in os.listdir(opened)]
+    if not all(removed):
         return False
     os.rmdir(name, dir_fd=directory)
     return True
 
 
-def _identity(found: os.stat_result) -> _Identity:
-    if stat.S_ISDIR(found.st_mode):
-        return (found.st_dev, found.st_ino)
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+def _identity(status: os.stat_result) -> _Identity:
+    if stat.S_ISDIR(status.st_mode):
+        return (status.st_dev, status.st_ino)
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _sync(directory: int) -> None:
-    """Have everything that was written beside a directory on the disk before the original is deleted."""
+    """Flush the directory's file system to disk, so that the copy is durable before the original is deleted."""
     if _libc.syncfs(ctypes.c_int(directory)) != 0:
         fault = ctypes.get_errno()
         raise OSError(fault, os.strerror(fault))

@@ -1,4 +1,4 @@
-"""A lock on a file that one holder has at a time, over all processes; the kernel takes it back with whoever held it."""
+"""Exclusive file locks across processes; the kernel releases a lock when its holder dies."""
 
 import errno
 import fcntl
@@ -13,38 +13,38 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 class FileLock:
-    """A lock that is held."""
+    """A held lock."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
 
     def release(self) -> None:
-        """Let someone else have it; calling it twice is harmless."""
+        """Release the lock; calling it twice is harmless."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
 
 def lock_file(path: Path) -> FileLock | None:
-    """Lock a file, made where it is not there yet, closed to others; None while someone else, here or in another process, has it."""
+    """Lock a file, creating it privately if needed; return None if it is locked already, in this process or another."""
     return _take(path, fcntl.F_OFD_SETLK)
 
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Hold a lock by the name of a file that is there for nothing else; wait until it is free."""
-    held = _take(path, fcntl.F_OFD_SETLKW)
-    assert held is not None
+    """Hold a lock on a file that serves no other purpose; wait until it is free."""
+    lock = _take(path, fcntl.F_OFD_SETLKW)
+    assert lock is not None
     try:
         yield
     finally:
-        held.release()
+        lock.release()
 
 
-def _take(path: Path, how: int) -> FileLock | None:
+def _take(path: Path, operation: int) -> FileLock | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.fcntl(descriptor, how, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+        fcntl.fcntl(descriptor, operation, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
     except OSError as fault:
         os.close(descriptor)
         if fault.errno in (errno.EAGAIN, errno.EACCES):

@@ -1,6 +1,6 @@
-"""What ran later by itself in a project before it was given for writing, kept on the disk until somebody has looked at it again.
+"""Records on disk of what ran later in a project before a command could write to it, kept until the project was checked again.
 
-Whoever finds the record of a process that died can still tell what came since.
+If a process dies, another one can still tell from its record what has appeared since.
 """
 
 import hashlib
@@ -12,21 +12,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from curtainwall.host.files.beneath import move_entry
-from curtainwall.host.files.later import Later, likeness_of, renamed
+from curtainwall.host.files.later import Later, likeness_of, rename_aside
 from curtainwall.host.files.locks import FileLock, lock_file
 from curtainwall.model import CommandRefused, HeldFile
 
 
 @dataclass(frozen=True, slots=True)
 class WatchRecord:
-    """What was in a project, and which of it was kept by mounts."""
+    """What was in a project, and which of it mounts protected."""
 
     root: str
     before: Later
     fixed: tuple[str, ...]
 
     def write(self, path: Path) -> None:
-        """Keep this, durably."""
+        """Write the record to disk durably."""
         draft = path.with_suffix(".new")
         draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with draft.open("w", encoding="ascii") as file:
@@ -37,9 +37,9 @@ class WatchRecord:
 
     @classmethod
     def read(cls, path: Path) -> "WatchRecord":
-        """Return what was kept; a record of an earlier version says less of which files there were."""
-        kept = json.loads(path.read_text(encoding="ascii"))
-        before = kept["before"]
+        """Read a record; one of an earlier version knows less about which files there were."""
+        stored = json.loads(path.read_text(encoding="ascii"))
+        before = stored["before"]
         later = Later(
             before["found"],
             {path: tuple(numbers) for path, numbers in before.get("ways", {}).items()},
@@ -48,46 +48,46 @@ class WatchRecord:
             before.get("links", {}),
             tuple(before.get("linked", ())),
         )
-        return cls(kept["root"], later, tuple(kept["fixed"]))
+        return cls(stored["root"], later, tuple(stored["fixed"]))
 
 
 class HeldRecord:
-    """A record that this process answers for: while it lives, nobody else takes the record up."""
+    """A record that this process is responsible for: while the process lives, no other takes the record over."""
 
     def __init__(self, path: Path, lock: FileLock) -> None:
         self._path = path
         self._lock = lock
 
     def remove(self) -> None:
-        """Remove the record, because somebody has looked at the project again."""
+        """Remove the record, because the project was checked again."""
         self._path.unlink(missing_ok=True)
         self._path.with_suffix(".lock").unlink(missing_ok=True)
         self._lock.release()
 
 
 class WatchRecords:
-    """The records of one home, each with a lock that the kernel takes from a process that dies."""
+    """The records of one home, each with a lock that the kernel releases when its process dies."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def add(self, record: WatchRecord) -> HeldRecord:
-        """Write a record down before a project is given for writing; raise `OSError`."""
+        """Write a record before a command may write to the project; raise `OSError`."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         digest = hashlib.sha256(os.fsencode(record.root)).hexdigest()[:16]
         path = self._directory / f"{digest}-{uuid.uuid4().hex}.json"
         lock = lock_file(path.with_suffix(".lock"))
         assert lock is not None
-        held = HeldRecord(path, lock)
+        held_record = HeldRecord(path, lock)
         try:
             record.write(path)
         except BaseException:
-            held.remove()
+            held_record.remove()
             raise
-        return held
+        return held_record
 
     def abandoned(self, root: str) -> Iterator[tuple[WatchRecord, HeldRecord]]:
-        """Yield the records of dead processes about a directory, one above it or one in it; whoever deals with one has to remove it."""
+        """Yield the records of dead processes about a directory, one above it or one in it; the caller removes each one it handles."""
         for path in sorted(self._directory.glob("*.json")):
             lock = lock_file(path.with_suffix(".lock"))
             if lock is None:
@@ -95,7 +95,7 @@ class WatchRecords:
             try:
                 record = WatchRecord.read(path)
             except FileNotFoundError:
-                # Its process has looked at the project just now.
+                # Its process has just checked the project.
                 HeldRecord(path, lock).remove()
                 continue
             if os.path.commonpath((root, record.root)) in (root, record.root):
@@ -105,7 +105,7 @@ class WatchRecords:
 
 
 def held_files_of(held: tuple[tuple[str, str | None], ...], before: Later) -> tuple[HeldFile, ...]:
-    """Return what was set aside, with what each is like now: its new name is no name that anybody is kept from writing to."""
+    """Return what was set aside, each with its likeness now: nothing keeps others from writing to its new name."""
     return tuple(_held_file(path, aside, before) for path, aside in held)
 
 
@@ -117,9 +117,9 @@ def _held_file(path: str, aside: str | None, before: Later) -> HeldFile:
 
 
 def put_back(file: HeldFile) -> str | None:
-    """Give a file its own name again, and return where what stood there instead is now; raise `CommandRefused`.
+    """Give a file its name back, and return the new path of the file that had it meanwhile; raise `CommandRefused`.
 
-    INVARIANT: only what was set aside comes back. Whatever changed since, an agent may have written.
+    INVARIANT: only what was set aside comes back. If it changed since, an agent may have written it.
     """
     if file.aside is None:
         raise CommandRefused(f"`{file.path}` could not be set aside, so it is still there")
@@ -128,19 +128,19 @@ def put_back(file: HeldFile) -> str | None:
         raise CommandRefused(f"`{file.aside}` is not there any more")
     if now != file.likeness:
         raise CommandRefused(f"`{file.aside}` was changed since it was set aside; look at it, and rename it yourself")
-    instead = None
+    displaced = None
     if os.path.lexists(file.path):
         if not file.is_replaced:
             raise CommandRefused(f"there is another `{file.path}` by now; look at both, and choose yourself")
-        instead = renamed(file.path)
+        displaced = rename_aside(file.path)
     try:
         move_entry(file.aside, file.path)
     except (OSError, ValueError) as fault:
-        why = (getattr(fault, "strerror", None) or str(fault)).lower()
-        raise CommandRefused(f"`{file.aside}` cannot be put back: {why}") from None
-    return instead
+        reason = (getattr(fault, "strerror", None) or str(fault)).lower()
+        raise CommandRefused(f"`{file.aside}` cannot be put back: {reason}") from None
+    return displaced
 
 
 def _storable(path: str) -> str:
-    """Return a path as the log can hold it; one with bytes that are no text is named, and cannot be put back by us."""
+    """Return a path as the log can hold it; one with bytes that are not UTF-8 can be shown, but we cannot put it back."""
     return path.encode("utf-8", "backslashreplace").decode()

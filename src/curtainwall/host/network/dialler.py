@@ -1,6 +1,6 @@
-"""Connections to a host that was judged: its name is resolved once, every answer is of the judged part of the network, one of them is used.
+"""Opens connections to a judged host: resolves its name once, requires that every address is in the judged scope, and uses one of them.
 
-It knows neither proxies nor cookies nor the environment, and never resolves a name a second time for the same connection.
+It ignores proxies, cookies and the environment, and never resolves a name twice for the same connection.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ CONNECT_SECONDS: Final = 10.0
 _STAGGER: Final = 0.3
 _MOST_ADDRESSES: Final = 32
 _RESOLVING_AT_ONCE: Final = 8
-# Where distributions keep the certificates, for a Python whose OpenSSL looks elsewhere.
+# Where distributions keep certificates, for a Python whose OpenSSL looks elsewhere.
 _BUNDLES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
 Opened = TypeVar("Opened")
 
 ScopeOf = Callable[[str, int], Scope]
-"""Says which part of the network an address and port belong to."""
+"""Returns which part of the network an address and port belong to."""
 
 
 class Unreachable(CurtainwallError):
-    """The host cannot be reached, or not in the way that was judged; the message says why."""
+    """The host cannot be reached, or not as it was judged; the message says why."""
 
 
 class Resolver(Protocol):
@@ -44,7 +44,7 @@ class Resolver(Protocol):
 
 
 class SystemResolver:
-    """The machine's own resolver, in threads of its own: slow name servers hold up nothing but other look-ups."""
+    """The machine's resolver in a separate thread pool, so that slow name servers delay only other look-ups."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_RESOLVING_AT_ONCE, thread_name_prefix="resolver")
@@ -52,8 +52,8 @@ class SystemResolver:
     async def __call__(self, name: str, port: int) -> Sequence[str]:
         """Return the addresses of a name, the preferred first; raise OSError."""
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _look_up, name, port)
-        return tuple(dict.fromkeys(found))
+        addresses = await loop.run_in_executor(self._threads, _look_up, name, port)
+        return tuple(dict.fromkeys(addresses))
 
 
 def _look_up(name: str, port: int) -> list[str]:
@@ -63,14 +63,14 @@ def _look_up(name: str, port: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """An open connection, and the address that it is pinned to."""
+    """An open connection and the address that it is pinned to."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     address: str
 
     async def close(self) -> None:
-        """Let go at once; nobody waits for what the other side still has to say."""
+        """Abort at once, without waiting for what the other side may still send."""
         self.writer.transport.abort()
         with suppress(OSError, ssl.SSLError):
             await self.writer.wait_closed()
@@ -86,19 +86,19 @@ class Dialler:
     seconds: float = CONNECT_SECONDS
 
     async def connect(self, facts: HostFacts) -> Connection:
-        """Return the streams of a connection to one checked address, as `wire` does; raise `Unreachable`."""
-        return await self._reached(facts, self._streams)
+        """Connect as `wire` does, and return streams; raise `Unreachable`."""
+        return await self._open(facts, self._streams)
 
     async def wire(self, facts: HostFacts) -> Wire:
-        """Return a connection to one checked address, with TLS for the judged name where the URL says so; raise `Unreachable`."""
-        return await self._reached(facts, self._wire)
+        """Connect to one checked address, with TLS for the judged name if the URL is secure; raise `Unreachable`."""
+        return await self._open(facts, self._wire)
 
-    async def _reached(self, facts: HostFacts, opening: Callable[[socket.socket, str, HostFacts], Awaitable[Opened]]) -> Opened:
-        addresses = await self._checked(facts)
+    async def _open(self, facts: HostFacts, open_on: Callable[[socket.socket, str, HostFacts], Awaitable[Opened]]) -> Opened:
+        addresses = await self._resolve_checked(facts)
         try:
             async with asyncio.timeout(self.seconds):
                 sock, address = await _first_to_answer(addresses, facts.port)
-                return await opening(sock, address, facts)
+                return await open_on(sock, address, facts)
         except ssl.SSLCertVerificationError as fault:
             raise Unreachable(f"`{facts.host}` showed a certificate that is not valid for it: {fault.verify_message}") from None
         except ssl.SSLError as fault:
@@ -106,32 +106,32 @@ class Dialler:
         except TimeoutError:
             raise Unreachable(f"`{facts.host}` did not answer on port {facts.port} within {self.seconds:g} seconds") from None
         except OSError as fault:
-            raise Unreachable(f"`{facts.host}` cannot be reached on port {facts.port}: {_why(fault)}") from None
+            raise Unreachable(f"`{facts.host}` cannot be reached on port {facts.port}: {_reason(fault)}") from None
 
-    async def _checked(self, facts: HostFacts) -> tuple[str, ...]:
-        """Resolve a judged host once. INVARIANT: one answer of another part of the network refuses them all."""
+    async def _resolve_checked(self, facts: HostFacts) -> tuple[str, ...]:
+        """Resolve a judged host once. INVARIANT: one address in another scope refuses all of them."""
         if _is_address(facts.host):
-            found: Sequence[str] = (facts.host,)
+            addresses: Sequence[str] = (facts.host,)
         else:
-            # The dot keeps the machine's search domains away from a name that was judged as it stands.
+            # The final dot stops the machine from trying its search domains for a name that was judged as written.
             name = f"{facts.host}." if facts.scope is Scope.PUBLIC else facts.host
             try:
                 async with asyncio.timeout(self.seconds):
-                    found = await self.resolve(name, facts.port)
+                    addresses = await self.resolve(name, facts.port)
             except TimeoutError:
                 raise Unreachable(f"the name `{facts.host}` could not be resolved within {self.seconds:g} seconds") from None
             except (OSError, UnicodeError):
                 raise Unreachable(f"the name `{facts.host}` could not be resolved") from None
-        if not found:
+        if not addresses:
             raise Unreachable(f"the name `{facts.host}` has no address")
-        for address in found:
+        for address in addresses:
             scope = self.scope_of(address, facts.port)
             if scope is not facts.scope or scope is Scope.FORBIDDEN:
                 raise Unreachable(
                     f"`{facts.host}` was judged as a {facts.scope} host but leads to a {scope} address, so nothing was sent; "
                     "to reach this machine or its network, ask for the address itself"
                 )
-        return _alternating(found)[:_MOST_ADDRESSES]
+        return _alternating(addresses)[:_MOST_ADDRESSES]
 
     async def _streams(self, sock: socket.socket, address: str, facts: HostFacts) -> Connection:
         context = self._context(facts)
@@ -163,7 +163,7 @@ class Dialler:
 
 @cache
 def system_trust() -> ssl.SSLContext:
-    """Return the machine's own certificates, names checked, TLS 1.2 or newer."""
+    """Return a context with the machine's certificates that checks names and requires TLS 1.2 or newer."""
     context = ssl.create_default_context()
     if not context.cert_store_stats()["x509_ca"]:
         for bundle in filter(os.path.isfile, _BUNDLES):
@@ -174,14 +174,14 @@ def system_trust() -> ssl.SSLContext:
 
 
 async def _first_to_answer(addresses: Sequence[str], port: int) -> tuple[socket.socket, str]:
-    """Return a connection to the first address that answers; the next is tried when one fails or takes a while."""
-    waiting, running = list(addresses), set[asyncio.Task[tuple[socket.socket, str]]]()
+    """Return a connection to the first address that answers; try the next one when one fails or is slow."""
+    untried, running = list(addresses), set[asyncio.Task[tuple[socket.socket, str]]]()
     fault: OSError = OSError("there is no address")
     try:
-        while waiting or running:
-            if waiting:
-                running.add(asyncio.create_task(_try(waiting.pop(0), port)))
-            done, _ = await asyncio.wait(running, timeout=_STAGGER if waiting else None, return_when=asyncio.FIRST_COMPLETED)
+        while untried or running:
+            if untried:
+                running.add(asyncio.create_task(_connect(untried.pop(0), port)))
+            done, _ = await asyncio.wait(running, timeout=_STAGGER if untried else None, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 running.discard(task)
                 failure = task.exception()
@@ -192,12 +192,12 @@ async def _first_to_answer(addresses: Sequence[str], port: int) -> tuple[socket.
     finally:
         for task in running:
             task.cancel()
-        for late in await asyncio.gather(*running, return_exceptions=True):
-            if isinstance(late, tuple):
-                late[0].close()
+        for result in await asyncio.gather(*running, return_exceptions=True):
+            if isinstance(result, tuple):
+                result[0].close()
 
 
-async def _try(address: str, port: int) -> tuple[socket.socket, str]:
+async def _connect(address: str, port: int) -> tuple[socket.socket, str]:
     sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     sock.setblocking(False)
     try:
@@ -209,7 +209,7 @@ async def _try(address: str, port: int) -> tuple[socket.socket, str]:
 
 
 def _alternating(addresses: Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses with both families in turn, beginning with the one that the resolver prefers."""
+    """Alternate IPv4 and IPv6 addresses, beginning with the family that the resolver prefers."""
     first = [address for address in addresses if (":" in address) == (":" in addresses[0])]
     other = [address for address in addresses if address not in first]
     longest = range(max(len(first), len(other)))
@@ -221,5 +221,5 @@ def _is_address(host: str) -> bool:
     return ":" in host or host.rpartition(".")[2].isdigit()
 
 
-def _why(fault: OSError) -> str:
+def _reason(fault: OSError) -> str:
     return (fault.strerror or type(fault).__name__).lower()

@@ -1,4 +1,4 @@
-"""A Unix socket that has its mode and owner before it has its name, and is taken away only while it is ours."""
+"""A listening Unix socket that gets its mode and owner before its name, and that we remove only if it is still ours."""
 
 import contextlib
 import os
@@ -10,14 +10,14 @@ from typing import Final, Self
 from curtainwall.model import Broken, TryLater
 
 BACKLOG: Final = 64
-"""How many clients may wait to be taken in."""
+"""How many clients may wait to be accepted."""
 
 # `sockaddr_un.sun_path` has 108 bytes, and the last one is NUL.
 _LONGEST_PATH: Final = 107
 
 
 class SocketFile:
-    """A socket that listens at a path. Whoever opened it serves `listener`, which closes it, and removes the file afterwards."""
+    """A socket that listens at a path. The caller serves `listener`, which closes it, and then removes the file."""
 
     def __init__(self, path: Path, listener: socket.socket, inode: int) -> None:
         self._path = path
@@ -26,8 +26,8 @@ class SocketFile:
 
     @classmethod
     def open(cls, path: Path, mode: int, owner: int | None, *, replaces: bool = False) -> Self:
-        """Listen at this path; raise `TryLater` where another process does and is not replaced, and `Broken` where none can be."""
-        # The socket gets its owner and mode under a name that nobody knows, and only then the one that clients look for.
+        """Listen at this path; raise `TryLater` if another process does and is not to be replaced, `Broken` if we cannot."""
+        # The socket gets its owner and mode under a secret name, and only then the name that clients look for.
         hidden = path.with_name(f".{secrets.token_hex(2)}")
         if max(len(os.fsencode(path)), len(os.fsencode(hidden))) > _LONGEST_PATH:
             raise Broken(f"the path `{path}` is too long for a socket: {_LONGEST_PATH} bytes are the most")
@@ -50,14 +50,14 @@ class SocketFile:
         return cls(path, listener, inode)
 
     def remove(self) -> None:
-        """Take our file away, unless another process has put its own there meanwhile."""
+        """Remove our file, unless another process has replaced it."""
         with contextlib.suppress(OSError):
             if self._path.stat().st_ino == self._inode:
                 self._path.unlink()
 
 
 def is_served(path: Path) -> bool:
-    """Tell whether some process answers at this path; raise `Broken` where that cannot be told."""
+    """Tell whether a process listens at this path; raise `Broken` if we cannot tell."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:

@@ -1,1 +1,1 @@
-"""The sandbox: namespaces, mounts, limits and the processes that run in it."""
+"""The sandbox: namespaces, mounts, limits, and the processes that run in it."""

@@ -1,7 +1,7 @@
-"""Makes a listening socket on the loopback of another network namespace and hands it back; imports nothing but the standard library.
+"""Opens a listening socket on the loopback of another network namespace and passes it back; imports only the standard library.
 
-Run as `python -I -S bridge_entry.py NAMESPACE VOICE PORT` by `bridging`: a descriptor of the namespace, a descriptor of the socket to
-answer on, and the port. A process with threads cannot enter a namespace of a user's own, so this is one without.
+`confinement` runs it as `python -I -S bridge_entry.py NAMESPACE REPLY PORT`: a descriptor of the namespace, a descriptor of the socket to
+reply on, and the port. A process with threads cannot enter a user namespace, so this is a separate process without any.
 """
 
 import ctypes
@@ -17,15 +17,15 @@ _OWNER: Final = 0xB701  # NS_GET_USERNS
 _BACKLOG: Final = 64
 
 
-def main(namespace: int, voice: int, port: int) -> None:
-    """Enter, listen, and hand over."""
+def main(namespace: int, reply: int, port: int) -> None:
+    """Enter the namespace, listen, and pass the socket back."""
     _enter(fcntl.ioctl(namespace, _OWNER), _NEW_USER)
     _enter(namespace, _NEW_NET)
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", port))
     listener.listen(_BACKLOG)
-    with socket.socket(fileno=voice) as there:
-        socket.send_fds(there, [b"1"], [listener.fileno()])
+    with socket.socket(fileno=reply) as channel:
+        socket.send_fds(channel, [b"1"], [listener.fileno()])
 
 
 def _enter(namespace: int, kind: int) -> None:

@@ -1,4 +1,4 @@
-"""Whether this machine can confine processes, and a confinement in bubblewrap's words: namespaces, mounts and environment."""
+"""Translates a confinement into bubblewrap's arguments, and checks whether this machine can confine processes."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from curtainwall.host.sandbox.shares import ShareLimits, limits_of_this_machine
 from curtainwall.host.sandbox.sockets import can_broker
 
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-# Neither accounts nor keys nor settings of services; what programs need to start and to check certificates.
+# What programs need to start and to check certificates; no accounts, keys or service settings.
 _ETC = """
     ld.so.cache ld.so.conf ld.so.conf.d alternatives localtime timezone ssl/certs ssl/openssl.cnf pki/tls/certs pki/ca-trust/extracted
     ca-certificates mime.types protocols services magic terminfo fonts inputrc
@@ -31,7 +31,7 @@ _MADE = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "hosts": "127.0.0.1 localhost\n::1 localhost\n",
 }
-# As root we share a uid with whoever owns these; the namespaces alone do not keep them from being read.
+# As root we share a uid with their owner, so the namespaces alone do not prevent reading them.
 _KERNEL = "kcore keys key-users kallsyms kmsg kpagecount kpageflags kpagecgroup timer_list sched_debug slabinfo".split()
 _CLOSED = frozenset({"/", "/usr", "/etc", "/proc", "/dev", "/sys", "/run", "/boot", "/var", "/tmp", "/home", "/root", HOME, *_SYSTEM})  # noqa: S108 - inside
 _ENVIRONMENT = {
@@ -48,28 +48,28 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Bubblewrap's arguments, and the descriptors that they speak of."""
+    """Bubblewrap's arguments, and the descriptors that they refer to."""
 
     words: list[str] = field(default_factory=list[str])
     descriptors: list[int] = field(default_factory=list[int])
 
     def say(self, *words: str) -> None:
-        """Add words."""
+        """Add arguments."""
         self.words.extend(words)
 
     def hand(self, descriptor: int) -> str:
-        """Hand over a descriptor and return its number as a word; it is ours to close."""
+        """Pass a descriptor and return its number as an argument; the plan closes it."""
         self.descriptors.append(descriptor)
         return str(descriptor)
 
     def close(self) -> None:
-        """Close what was handed over."""
+        """Close the descriptors."""
         while self.descriptors:
             os.close(self.descriptors.pop())
 
 
 def plan_of(confinement: Confinement) -> Plan:
-    """Return the arguments for a confinement; raise `ConfinementFailed` where it names what cannot be given."""
+    """Return the arguments for a confinement; raise `ConfinementFailed` if it names a path that cannot be given."""
     plan = Plan()
     with ExitStack() as undo:
         undo.callback(plan.close)
@@ -83,7 +83,7 @@ def plan_of(confinement: Confinement) -> Plan:
             ) from fault
         except ValueError as fault:
             raise ConfinementFailed(str(fault)) from fault
-        # Last: the mounts above still had to be made in it.
+        # Last, because the mounts above had to be made in it.
         plan.say("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", confinement.cwd)
         undo.pop_all()
     return plan
@@ -130,13 +130,13 @@ def _system(plan: Plan, confinement: Confinement) -> None:
 def _given(plan: Plan, confinement: Confinement) -> None:
     shared = [("--bind-fd", path, path) for path in confinement.writable]
     shared += [("--ro-bind-fd", outside, inside) for outside, inside in confinement.readable]
-    # What lies deeper comes later, otherwise it would be covered.
-    for option, outside, inside in sorted(shared, key=lambda one: one[2].count("/")):
+    # Deeper paths come later, or they would be covered.
+    for option, outside, inside in sorted(shared, key=lambda mount: mount[2].count("/")):
         if inside in _CLOSED or inside.startswith(("/proc/", "/dev/", "/sys/")):
             raise ValueError(f"`{inside}` is the system's and cannot be given to a confined process")
         plan.say(option, plan.hand(open_beneath(outside, os.O_PATH)), inside)
-    for path in sorted(confinement.fixed, key=lambda one: one.count("/")):
-        # What went away meanwhile needs no protection.
+    for path in sorted(confinement.fixed, key=lambda mount: mount.count("/")):
+        # A path that has vanished needs no protection.
         with suppress(FileNotFoundError, NotADirectoryError):
             plan.say("--ro-bind-fd", plan.hand(open_beneath(path, os.O_PATH)), path)
     for path, is_directory in _existing(confinement.hidden):
@@ -147,13 +147,13 @@ def _given(plan: Plan, confinement: Confinement) -> None:
 
 
 def _existing(paths: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
-    for path in sorted(paths, key=lambda one: one.count("/")):
+    for path in sorted(paths, key=lambda path: path.count("/")):
         with suppress(FileNotFoundError, NotADirectoryError):
             yield path, stat.S_ISDIR(os.lstat(path).st_mode)
 
 
 def file_of(content: bytes) -> int:
-    """Return a descriptor that reads as this, without a file on any disk."""
+    """Return a descriptor of an in-memory file with this content."""
     descriptor = os.memfd_create("curtainwall", os.MFD_CLOEXEC)
     os.write(descriptor, content)
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -166,7 +166,7 @@ _GET_IT = "install bubblewrap (on Debian: apt-get install bubblewrap)"
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """A bubblewrap that was seen to work here."""
+    """A bubblewrap that works here."""
 
     path: str
     version: str
@@ -174,7 +174,7 @@ class Bubblewrap:
 
 @dataclass(frozen=True, slots=True)
 class BubblewrapMissing:
-    """Why nothing can be confined here, and what would change that."""
+    """Why nothing can be confined here, and how to fix it."""
 
     reason: str
     remedy: str
@@ -182,7 +182,7 @@ class BubblewrapMissing:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """One thing that holds on this machine, or does not."""
+    """One property of the confinement, and whether it holds on this machine."""
 
     name: str
     holds: bool
@@ -191,12 +191,12 @@ class Guarantee:
 
 @cache
 def find_bubblewrap() -> Bubblewrap | BubblewrapMissing:
-    """Return the bubblewrap of this machine, tried out once; where it does not work, why."""
+    """Return this machine's bubblewrap, or why it does not work; tested once."""
     return look_for_bubblewrap(shutil.which("bwrap"))
 
 
 def look_for_bubblewrap(path: str | None) -> Bubblewrap | BubblewrapMissing:
-    """Try out a program as bubblewrap."""
+    """Test a program as bubblewrap."""
     if path is None:
         return BubblewrapMissing("`bwrap` is not on the path", _GET_IT)
     version = re.search(r"[0-9]+(\.[0-9]+)+", _output_of(path, "--version"))
@@ -211,7 +211,7 @@ def look_for_bubblewrap(path: str | None) -> Bubblewrap | BubblewrapMissing:
     except ConfinementFailed as fault:
         return BubblewrapMissing(str(fault), _GET_IT)
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [path, *plan.words, "--", "/usr/bin/env", "true"], pass_fds=plan.descriptors, env={}, stdin=subprocess.DEVNULL,
             capture_output=True, timeout=20, check=False,
         )  # fmt: skip
@@ -219,10 +219,10 @@ def look_for_bubblewrap(path: str | None) -> Bubblewrap | BubblewrapMissing:
         return BubblewrapMissing(f"`{path}` does not run: {fault}", _GET_IT)
     finally:
         plan.close()
-    if done.returncode != 0:
-        why = done.stderr.decode(errors="replace").strip().removeprefix("bwrap: ")[:200]
+    if result.returncode != 0:
+        message = result.stderr.decode(errors="replace").strip().removeprefix("bwrap: ")[:200]
         return BubblewrapMissing(
-            f"`{path}` cannot make namespaces here: {why}",
+            f"`{path}` cannot make namespaces here: {message}",
             "allow user namespaces (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, AppArmor's restriction)",
         )
     return Bubblewrap(path, version[0])
@@ -230,12 +230,12 @@ def look_for_bubblewrap(path: str | None) -> Bubblewrap | BubblewrapMissing:
 
 def confinement_report(limits: ShareLimits | None = None) -> tuple[Guarantee, ...]:
     """Return which guarantees of the confinement hold here, for `doctor`; `limits` are those of sessions."""
-    found = find_bubblewrap()
-    if isinstance(found, BubblewrapMissing):
-        return (Guarantee("confinement", False, f"{found.reason}; shell, git and sandboxed servers are absent; {found.remedy}"),)
+    bubblewrap = find_bubblewrap()
+    if isinstance(bubblewrap, BubblewrapMissing):
+        return (Guarantee("confinement", False, f"{bubblewrap.reason}; shell, git and sandboxed servers are absent; {bubblewrap.remedy}"),)
     counted, filtered, brokered = holds_processes(), filter_program() is not None, can_broker()
     return (
-        Guarantee("confinement", True, f"bubblewrap {found.version} at {found.path}"),
+        Guarantee("confinement", True, f"bubblewrap {bubblewrap.version} at {bubblewrap.path}"),
         Guarantee("system-call filter", filtered, "loaded" if filtered else f"none for {os.uname().machine}; VM sockets stay"),
         Guarantee(
             "Unix sockets", filtered,
@@ -253,14 +253,14 @@ def confinement_report(limits: ShareLimits | None = None) -> tuple[Guarantee, ..
 
 
 def _shares(limits: ShareLimits, *, is_counted: bool) -> Guarantee:
-    """Say what sessions have, and who holds them to it."""
-    by = {True: "held by the kernel", False: "watched, so a moment late"}
+    """Describe the limits of sessions, and who enforces them."""
+    enforced = {True: "held by the kernel", False: "watched, so a moment late"}
     memory = holds_memory()
     return Guarantee(
         "session limits", memory,
         f"{limits.session_commands} commands at once for a session and {limits.commands} for all; "
-        f"{limits.session_memory // MIB} and {limits.memory // MIB} MiB of memory, {by[memory]}; "
-        f"{limits.session_processes} and {limits.processes} processes, {by[is_counted]}",
+        f"{limits.session_memory // MIB} and {limits.memory // MIB} MiB of memory, {enforced[memory]}; "
+        f"{limits.session_processes} and {limits.processes} processes, {enforced[is_counted]}",
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""Control groups for confined families: the kernel counts their memory, and their processes also where it does not count a user's: as root.
+"""Control groups for confined families, so that the kernel limits their memory, and their processes even if they run as root.
 
-A family has a group of its own, in the group of its session, in the one of our process. Each level has its limits.
+Each family has a group inside the group of its session, which is inside the group of our process. Each level has its limits.
 """
 
 import os
@@ -24,22 +24,22 @@ _TOKEN: Final = secrets.token_hex(4)
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """The groups of one family, one for each controller that is open to us."""
+    """The groups of one family, one for each controller that we may use."""
 
     paths: tuple[str, ...]
 
     def add(self, pid: int) -> None:
-        """Put a process in, and with it all that it will start."""
+        """Add a process, and with it all that it will start."""
         for path in self.paths:
             _write(f"{path}/cgroup.procs", str(pid))
 
     def was_short_of_memory(self) -> bool:
-        """Tell whether the kernel ended a process in here because a level above had no memory left."""
+        """Tell whether the kernel killed a process of the group because a level above ran out of memory."""
         counters = "".join(_read(f"{path}/{name}") for path in self.paths for name in ("memory.events", "memory.oom_control"))
         return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in counters.splitlines())
 
     def remove(self) -> None:
-        """Take the groups away, once their processes are gone, and those above that are empty by now."""
+        """Remove the groups once their processes are gone, and the parents that are empty then."""
         for path in self.paths:
             for _ in range(20):
                 try:
@@ -61,7 +61,7 @@ class ProcessGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Parent:
-    """A directory in which we may make groups for a controller."""
+    """A directory in which we may create groups for a controller."""
 
     path: str
     controller: str
@@ -69,8 +69,8 @@ class _Parent:
 
 
 def make_group(processes: int | None, share: Share | None = None) -> ProcessGroup | None:
-    """Return a new group, held to a number of processes and to its session's part; None where this machine does not let us make one."""
-    wanted = {_PIDS: processes} if processes is not None else {}
+    """Create a group, limited to a number of processes and to its session's share; None if this machine does not let us."""
+    limits_of_family = {_PIDS: processes} if processes is not None else {}
     ours = f"{_PREFIX}{os.getpid()}-{_TOKEN}"
     levels: list[tuple[str, dict[str, int]]] = [(ours, {})]
     if share is not None:
@@ -80,17 +80,17 @@ def make_group(processes: int | None, share: Share | None = None) -> ProcessGrou
             (ours, {_PIDS: limits.processes, _MEMORY: limits.memory}),
             (name, {_PIDS: limits.session_processes, _MEMORY: limits.session_memory}),
         ]
-    levels.append((f"{_PREFIX}{secrets.token_hex(4)}", wanted))
+    levels.append((f"{_PREFIX}{secrets.token_hex(4)}", limits_of_family))
     paths: dict[str, None] = {}
     for controller in (_PIDS, _MEMORY):
         if any(controller in limits for _, limits in levels):
-            made = next((path for parent in _parents(controller) if (path := _made(parent, levels)) is not None), None)
-            paths |= {made: None} if made is not None else {}
+            group_path = next((path for parent in _parents(controller) if (path := _create_levels(parent, levels)) is not None), None)
+            paths |= {group_path: None} if group_path is not None else {}
     return ProcessGroup(tuple(paths)) if paths else None
 
 
 def holds_memory() -> bool:
-    """Tell whether the kernel will hold the memory of sessions."""
+    """Tell whether the kernel can enforce the memory limits of sessions."""
     with suppress(StopIteration):
         parent = next(_parents(_MEMORY))
         path = f"{parent.path}/{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
@@ -108,31 +108,31 @@ def holds_memory() -> bool:
     return False
 
 
-def _made(parent: _Parent, levels: list[tuple[str, dict[str, int]]]) -> str | None:
-    """Make the groups of all levels for one controller, and return the path of the innermost."""
+def _create_levels(parent: _Parent, levels: list[tuple[str, dict[str, int]]]) -> str | None:
+    """Create the groups of all levels for one controller, and return the path of the innermost."""
     path = parent.path
-    made: list[str] = []
+    created: list[str] = []
     try:
         _sweep(path)
         for number, (name, limits) in enumerate(levels):
             path = f"{path}/{name}"
             with suppress(FileExistsError):
                 os.mkdir(path, 0o755)
-                made.append(path)
+                created.append(path)
             if parent.controller in limits:
                 _write(f"{path}/{_LIMITS[parent.controller, parent.version]}", str(limits[parent.controller]))
             if parent.version == 2 and number < len(levels) - 1:
                 _write(f"{path}/cgroup.subtree_control", f"+{parent.controller}")
     except OSError:
-        for one in reversed(made):
+        for created_path in reversed(created):
             with suppress(OSError):
-                os.rmdir(one)
+                os.rmdir(created_path)
         return None
     return path
 
 
 def _parents(controller: str) -> Iterator[_Parent]:
-    """Yield the directories in which a group could be made, the nearest to our own group first."""
+    """Yield the directories in which we could create a group, the nearest to our own group first."""
     with suppress(OSError):
         own = dict(_own_groups())
         with open("/proc/self/mountinfo") as file:
@@ -140,9 +140,9 @@ def _parents(controller: str) -> Iterator[_Parent]:
         for fields in mounts:
             kind, options = fields[fields.index("-") + 1], fields[-1].strip().split(",")
             if kind == "cgroup" and controller in options:
-                yield _Parent(_below(fields[4], fields[3], own.get(controller, "/")), controller, 1)
+                yield _Parent(_path_below_mount(fields[4], fields[3], own.get(controller, "/")), controller, 1)
             elif kind == "cgroup2":
-                here = _below(fields[4], fields[3], own.get("", "/"))
+                here = _path_below_mount(fields[4], fields[3], own.get("", "/"))
                 while here.startswith(fields[4]):
                     if controller in _read(f"{here}/cgroup.subtree_control").split():
                         yield _Parent(here, controller, 2)
@@ -157,13 +157,13 @@ def _own_groups() -> Iterator[tuple[str, str]]:
                 yield controller, path
 
 
-def _below(mount: str, root: str, path: str) -> str:
+def _path_below_mount(mount: str, root: str, path: str) -> str:
     inside = path[len(root) :] if root != "/" and path.startswith(root) else path
     return f"{mount}/{inside.strip('/')}".rstrip("/")
 
 
 def _sweep(parent: str) -> None:
-    """Take away what processes of ours left behind that were killed; a group that is in use cannot be removed."""
+    """Remove groups that killed processes of ours left behind; a group in use cannot be removed."""
     for name in os.listdir(parent):
         if name.startswith(_PREFIX) and not os.path.exists(f"/proc/{name.removeprefix(_PREFIX).partition('-')[0]}"):
             for here, _, _ in os.walk(f"{parent}/{name}", topdown=False):

@@ -1,13 +1,14 @@
-"""Makes the connections of a confined family for it, so that no Unix socket of the user's is reached through a mounted directory.
+"""Makes connections on behalf of a confined family, so that it cannot reach the user's Unix sockets through a mounted directory.
 
-A read-only mount keeps nobody from connecting to a socket in it, and a system-call filter sees no paths. So the filter installed here stops
-every `connect` and hands it to a process outside. That one copies the address, finds the socket file as the confined process would, and
-connects to the very file that it looked at: nothing can be exchanged in between. Allowed are sockets in the confinement's own memory, those
-that were given to it by name, and whatever has no path: addresses and abstract names, which belong to its network namespace.
+A read-only mount does not prevent connecting to a socket in it, and a system-call filter cannot see paths. So the filter installed here
+stops every `connect` and hands it to a process outside. That process copies the address, finds the socket file as the confined process
+would, and connects to the very file that it checked, so that nothing can be swapped in between. It allows sockets in the confinement's own
+memory, sockets that were given by name, and addresses without a path: network addresses and abstract names, which belong to the
+confinement's network namespace.
 
 Run as `python -I -S connect_broker.py FILTER PLACES GIVEN PROGRAM WORD …`, it forks the broker and becomes PROGRAM. FILTER is the seccomp
-program in hex, PLACES are the mount points of the confinement's own memory with `:` between them, and GIVEN is `DEVICE-INODE` of each given
-socket with `,` between them. It imports the standard library alone, and little of that, because a command waits for it.
+program in hex, PLACES are the mount points of the confinement's own memory, separated by `:`, and GIVEN is `DEVICE-INODE` of each given
+socket, separated by commas. It imports only the standard library, and little of it, because a command waits for it.
 """
 
 import _socket
@@ -32,12 +33,12 @@ _libc.syscall.restype = ctypes.c_long
 
 
 def main(program: str, places: str, given: str, argv: list[str]) -> None:
-    """Start the broker and become the program; ends with 126 where the filter cannot be installed."""
+    """Start the broker and become the program; exit with 126 if the filter cannot be installed."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     if os.fork() == 0:
         try:
             ours.close()
-            pairs = (one.split("-") for one in given.split(",") if one)
+            pairs = (socket.split("-") for socket in given.split(",") if socket)
             _serve(theirs, frozenset(places.split(":")), frozenset((int(device), int(inode)) for device, inode in pairs))
         finally:
             os._exit(0)
@@ -54,29 +55,29 @@ def main(program: str, places: str, given: str, argv: list[str]) -> None:
 
 
 def install(program: bytes) -> int:
-    """Filter this process and all that it will start, and return the descriptor on which the broker hears of its calls; raise OSError."""
-    kept = ctypes.create_string_buffer(program, len(program))
-    whole = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(kept)))
+    """Filter this process and all that it will start, and return the descriptor that notifies the broker of calls; raise OSError."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    filter_struct = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer)))
     if _libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise _fault("no new privileges")
     number = _SECCOMP[os.uname().machine]
-    # Signals must not break off a connection that is being made, or it would be made twice; kernels before 5.19 cannot wait so.
+    # A signal must not interrupt a connection, or it would be made twice; kernels before 5.19 lack this flag.
     for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
-        listener = _libc.syscall(ctypes.c_long(number), ctypes.c_long(_SET_FILTER), ctypes.c_long(flags), whole)
+        listener = _libc.syscall(ctypes.c_long(number), ctypes.c_long(_SET_FILTER), ctypes.c_long(flags), filter_struct)
         if listener >= 0:
             return int(listener)
     raise _fault("system-call filter")
 
 
 def _serve(control: _socket.socket, places: frozenset[str], given: frozenset[tuple[int, int]]) -> None:
-    """Be the broker until nobody filtered is left."""
+    """Act as the broker until no filtered process is left."""
     _libc.prctl(_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
-    _, handed, _, _ = control.recvmsg(1, _socket.CMSG_SPACE(4))
-    (listener,) = struct.unpack("@i", handed[0][2])
-    # The family's pipes must end with the family, not with us.
-    nothing = os.open(os.devnull, os.O_RDWR)
+    _, ancillary, _, _ = control.recvmsg(1, _socket.CMSG_SPACE(4))
+    (listener,) = struct.unpack("@i", ancillary[0][2])
+    # The family's pipes must close with the family, not with us.
+    null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
-        os.dup2(nothing, number)
+        os.dup2(null, number)
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != listener:
             try:
@@ -87,10 +88,10 @@ def _serve(control: _socket.socket, places: frozenset[str], given: frozenset[tup
 
 
 class Broker:
-    """Answers the calls of one family, each in a thread: whoever waits to be accepted must not keep the others waiting."""
+    """Answers the calls of one family, each in a thread, so that a slow connection does not delay the others."""
 
     def __init__(self, listener: int, places: frozenset[str], given: frozenset[tuple[int, int]]) -> None:
-        # Not before the fork: the command does not wait for these.
+        # Imported after the fork, so that the command does not wait for them.
         import errno
         import fcntl
         import threading
@@ -110,11 +111,11 @@ class Broker:
         """Answer until the last process of the family is gone."""
         import select
 
-        waiting = select.poll()
-        waiting.register(self._listener, select.POLLIN)
+        poll = select.poll()
+        poll.register(self._listener, select.POLLIN)
         while True:
             self._free.acquire()
-            ((_, event),) = waiting.poll()
+            ((_, event),) = poll.poll()
             if not event & select.POLLIN:
                 return
             notice = bytearray(_NOTICE.size)
@@ -124,7 +125,7 @@ class Broker:
                 self._free.release()
                 if fault.errno not in (self._errno.ENOENT, self._errno.EINTR):
                     return
-                # Whoever called was killed meanwhile.
+                # The caller was killed meanwhile.
                 continue
             self._thread(target=self._answer, args=(bytes(notice),), daemon=True).start()
 
@@ -135,12 +136,12 @@ class Broker:
         except OSError as fault:
             code = fault.errno or self._errno.EACCES
         with self._suppress(OSError):
-            # Whoever called may have been killed meanwhile.
+            # The caller may have been killed meanwhile.
             self._ioctl(self._listener, _SEND, _REPLY.pack(id_, 0, -code, 0))
         self._free.release()
 
     def _connect(self, id_: int, task: int, descriptor: int, address: int, length: int) -> int:
-        """Make one connection and return 0, or why it was not made as an error number."""
+        """Make one connection and return 0, or an error number."""
         if not _FAMILY <= length <= _LONGEST_ADDRESS:
             return self._errno.EINVAL
         with open(f"/proc/{task}/mem", "rb", buffering=0) as memory:
@@ -149,64 +150,64 @@ class Broker:
             return self._errno.EFAULT
         process = os.pidfd_open(_leader(task))
         try:
-            taken = int(_libc.syscall(ctypes.c_long(_PIDFD_GETFD), ctypes.c_long(process), ctypes.c_long(descriptor), ctypes.c_long(0)))
+            socket_fd = int(_libc.syscall(ctypes.c_long(_PIDFD_GETFD), ctypes.c_long(process), ctypes.c_long(descriptor), ctypes.c_long(0)))
         finally:
             os.close(process)
-        if taken < 0:
+        if socket_fd < 0:
             return ctypes.get_errno()
         try:
-            # INVARIANT: what was read belongs to whoever waits for us, not to another process that got its number.
+            # INVARIANT: what we read belongs to the caller that waits for us, not to another process that reuses its number.
             self._ioctl(self._listener, _IS_VALID, struct.pack("=Q", id_))
-            return self._connect_taken(taken, address_bytes, task, id_)
+            return self._connect_socket(socket_fd, address_bytes, task, id_)
         finally:
-            os.close(taken)
+            os.close(socket_fd)
 
-    def _connect_taken(self, taken: int, address: bytes, task: int, id_: int) -> int:
-        kind = _socket.socket(fileno=os.dup(taken))
-        domain = kind.getsockopt(_socket.SOL_SOCKET, _socket.SO_DOMAIN)
-        kind.close()
+    def _connect_socket(self, socket_fd: int, address: bytes, task: int, id_: int) -> int:
+        probe = _socket.socket(fileno=os.dup(socket_fd))
+        domain = probe.getsockopt(_socket.SOL_SOCKET, _socket.SO_DOMAIN)
+        probe.close()
         if domain not in (_socket.AF_UNIX, _socket.AF_INET, _socket.AF_INET6):
-            # We have rights over its network that it does not have itself.
+            # We have rights over its network that the caller lacks.
             return self._errno.EOPNOTSUPP
         path = address[_FAMILY:].split(b"\0", 1)[0]
         if domain != _socket.AF_UNIX or not path:
-            return _connect(taken, address)
-        found = self._find(path, task)
+            return _connect(socket_fd, address)
+        target = self._find(path, task)
         try:
-            status = os.fstat(found)
+            status = os.fstat(target)
             if status.st_dev not in self._own_devices(task) and (status.st_dev, status.st_ino) not in self._given:
                 return self._errno.EACCES
-            # INVARIANT: whoever waits for us is still there, so its number, and with it the root and the mounts, were no other's.
+            # INVARIANT: the caller still waits for us, so its number, and with it the root and the mounts, belonged to no other process.
             self._ioctl(self._listener, _IS_VALID, struct.pack("=Q", id_))
-            return _connect(taken, address[:_FAMILY] + f"/proc/self/fd/{found}".encode() + b"\0")
+            return _connect(socket_fd, address[:_FAMILY] + f"/proc/self/fd/{target}".encode() + b"\0")
         finally:
-            os.close(found)
+            os.close(target)
 
     def _find(self, path: bytes, task: int) -> int:
-        """Return a descriptor of what a path leads to for a confined process; the links that the kernel makes up are not followed."""
+        """Open a path as the confined process sees it; the kernel's magic links are not followed."""
         if not path.startswith(b"/"):
             path = os.readlink(f"/proc/{task}/cwd".encode()) + b"/" + path
         root = os.open(f"/proc/{task}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, _IN_ROOT_WITHOUT_MAGIC)
         try:
-            found = int(_libc.syscall(ctypes.c_long(_OPENAT2), ctypes.c_long(root), path, how, ctypes.c_long(len(how))))
+            target = int(_libc.syscall(ctypes.c_long(_OPENAT2), ctypes.c_long(root), path, how, ctypes.c_long(len(how))))
         finally:
             os.close(root)
-        if found < 0:
+        if target < 0:
             raise OSError(ctypes.get_errno(), "not found")
-        return found
+        return target
 
     def _own_devices(self, task: int) -> frozenset[int]:
-        """Return the devices of the confinement's own memory. Nobody inside can mount, so they stay what they are."""
+        """Return the devices of the confinement's own memory. Nobody inside can mount, so they never change."""
         if self._devices is None:
-            found: set[int] = set()
+            devices: set[int] = set()
             with open(f"/proc/{task}/mountinfo") as mounts:
                 for line in mounts:
                     fields = line.split(" ")
                     if fields[4] in self._places and fields[fields.index("-") + 1] == "tmpfs":
                         major, minor = fields[2].split(":")
-                        found.add(os.makedev(int(major), int(minor)))
-            self._devices = frozenset(found)
+                        devices.add(os.makedev(int(major), int(minor)))
+            self._devices = frozenset(devices)
         return self._devices
 
 
@@ -215,8 +216,8 @@ def _leader(task: int) -> int:
         return next(int(line.split()[1]) for line in status if line.startswith("Tgid:"))
 
 
-def _connect(taken: int, address: bytes) -> int:
-    return 0 if _libc.connect(taken, address, len(address)) == 0 else ctypes.get_errno()
+def _connect(socket_fd: int, address: bytes) -> int:
+    return 0 if _libc.connect(socket_fd, address, len(address)) == 0 else ctypes.get_errno()
 
 
 def _fault(what: str) -> OSError:

@@ -1,11 +1,11 @@
-"""Becomes another user who can reach what a confinement is given, with limits that it cannot raise, and then a program.
+"""Switches to another user who can reach the paths of a confinement, with limits it cannot raise, and then executes a program.
 
-Run as `python -I -S owner_entry.py UID GID LIMITS COUNT PATH … PROGRAM WORD …`. LIMITS are `RESOURCE=VALUE` with `,` between them, and
-COUNT says how many paths there are. The paths may lie in directories that are closed to that user, as root's home is. Bubblewrap walks to
-them, so this process gets a view of the file system in which those directories hold nothing but the paths, and can be entered.
+Run as `python -I -S owner_entry.py UID GID LIMITS COUNT PATH … PROGRAM WORD …`. LIMITS are `RESOURCE=VALUE`, separated by commas, and
+COUNT is the number of paths. The paths may lie in directories that this user cannot enter, such as root's home. Bubblewrap walks to them,
+so this process gets a view of the file system in which those directories can be entered and hold nothing but the paths.
 
-Limits are set here and not from outside, because a root without CAP_SYS_RESOURCE, as in most containers, cannot limit the processes of
-others; and the view is made in a user namespace, because such a root cannot mount either. It imports the standard library alone.
+The limits are set here and not from outside, because a root without CAP_SYS_RESOURCE, as in most containers, cannot limit the processes of
+others. The view is made in a user namespace, because such a root cannot mount either. It imports only the standard library.
 """
 
 import ctypes
@@ -21,14 +21,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(uid: int, gid: int, limits: str, paths: list[str], argv: list[str]) -> None:
-    """Become the program; ends with 126 where that is not possible."""
+    """Become the program; exit with 126 if that fails."""
     try:
-        for one in limits.split(","):
-            which, _, most = one.partition("=")
-            resource.setrlimit(int(which), (int(most), int(most)))
+        for limit in limits.split(","):
+            which, _, value = limit.partition("=")
+            resource.setrlimit(int(which), (int(value), int(value)))
         closed = {path: top for path in paths if (top := _closed_above(path, uid, gid)) is not None}
         if closed:
-            _open_the_way(closed, uid, gid)
+            _uncover(closed, uid, gid)
         os.setgroups([])
         os.setgid(gid)
         os.setuid(uid)
@@ -39,19 +39,19 @@ def main(uid: int, gid: int, limits: str, paths: list[str], argv: list[str]) -> 
 
 
 def _closed_above(path: str, uid: int, gid: int) -> str | None:
-    """Return the first directory on the way to a path that a user cannot enter."""
-    here = ""
+    """Return the first directory in a path that a user cannot enter."""
+    directory = ""
     for name in ("", *path.split("/")[1:-1]):
-        here = f"{here.rstrip('/')}/{name}"
-        found = os.lstat(here)
-        needed = stat.S_IXUSR if found.st_uid == uid else stat.S_IXGRP if found.st_gid == gid else stat.S_IXOTH
-        if not found.st_mode & needed:
-            return here
+        directory = f"{directory.rstrip('/')}/{name}"
+        status = os.lstat(directory)
+        needed = stat.S_IXUSR if status.st_uid == uid else stat.S_IXGRP if status.st_gid == gid else stat.S_IXOTH
+        if not status.st_mode & needed:
+            return directory
     return None
 
 
-def _open_the_way(closed: dict[str, str], uid: int, gid: int) -> None:
-    """Cover closed directories, for this process alone, with empty ones that hold the paths and nothing else."""
+def _uncover(closed: dict[str, str], uid: int, gid: int) -> None:
+    """Mount empty directories over closed ones, for this process only, with nothing but the paths in them."""
     _enter_namespaces(uid, gid)
     opened = {path: os.open(path, os.O_PATH | os.O_NOFOLLOW) for path in closed}
     for top in sorted(set(closed.values())):
@@ -67,10 +67,10 @@ def _open_the_way(closed: dict[str, str], uid: int, gid: int) -> None:
 
 
 def _enter_namespaces(uid: int, gid: int) -> None:
-    """Enter namespaces of our own, in which root and the other user are who they are outside."""
+    """Enter new user and mount namespaces, in which root and the other user have the same ids as outside."""
     ready, done = os.pipe(), os.pipe()
     if os.fork() == 0:
-        # Only a process outside may map another user than its own.
+        # Only a process outside the namespace may map a user other than its own.
         code = 1
         try:
             os.close(ready[1])
@@ -86,7 +86,7 @@ def _enter_namespaces(uid: int, gid: int) -> None:
             os._exit(code)
     os.close(ready[0])
     os.close(done[1])
-    _checked(_libc.unshare(_NEW_USERS), "a user namespace")
+    _require_success(_libc.unshare(_NEW_USERS), "a user namespace")
     os.write(ready[1], b"1")
     os.close(ready[1])
     is_mapped = os.read(done[0], 1)
@@ -94,21 +94,21 @@ def _enter_namespaces(uid: int, gid: int) -> None:
     os.wait()
     if not is_mapped:
         raise OSError(0, "the owner of the directory cannot be mapped into a user namespace")
-    _checked(_libc.unshare(_NEW_MOUNTS), "a mount namespace")
+    _require_success(_libc.unshare(_NEW_MOUNTS), "a mount namespace")
     _mount("none", "/", None, _RECURSIVE | _PRIVATE)
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
-    words = (source.encode(), target.encode(), None if kind is None else kind.encode(), ctypes.c_ulong(flags), options.encode())
-    _checked(_libc.mount(*words), target)
+    arguments = (source.encode(), target.encode(), None if kind is None else kind.encode(), ctypes.c_ulong(flags), options.encode())
+    _require_success(_libc.mount(*arguments), target)
 
 
-def _checked(outcome: int, what: str) -> None:
-    if outcome != 0:
+def _require_success(result: int, what: str) -> None:
+    if result != 0:
         fault = ctypes.get_errno()
         raise OSError(fault, os.strerror(fault), what)
 
 
 if __name__ == "__main__":
-    many = int(sys.argv[4])
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[5 : 5 + many], sys.argv[5 + many :])
+    count = int(sys.argv[4])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[5 : 5 + count], sys.argv[5 + count :])

@@ -1,4 +1,4 @@
-"""The one confinement, for shell, git, tool servers, code workers and agents: no network, no home, nothing of ours, one life with us."""
+"""Starts confined processes for shell, git, tool servers and agents: without network, home or files of ours, and none outlives us."""
 
 import asyncio
 import json
@@ -20,18 +20,18 @@ from curtainwall.host.sandbox.shares import CommandPlace, SandboxUsage, Share, c
 from curtainwall.host.sandbox.sockets import broker_words, with_sockets_held
 
 _CHUNK: Final = 65_536
-_DRAINED: Final = 256
-_LOOK: Final = 0.2
-_SETTLE: Final = 5.0
-_SETUP: Final = 30.0
+_DRAIN_FACTOR: Final = 256
+_CHECK_SECONDS: Final = 0.2
+_SETTLE_SECONDS: Final = 5.0
+_SETUP_SECONDS: Final = 30.0
 
-# Bubblewrap ties what it starts to our life only after it has started it. So the first program inside says that it is there, and goes on
+# Bubblewrap ties a process to our life only after it has started it. So the first program inside reports that it is ready and continues
 # when we answer; if we are gone by then, nothing ever runs.
 GATE: Final = 'echo >&"$1"; read -r go <&"$2" || exit 125; r=$1 g=$2 s=$3; shift 3; exec {r}>&- {g}<&- {s}<&- "$@"'
 
 
 class ConfinedProcess(Piped):
-    """A running confined process. Whoever started it must close it; when our own process ends, however it ends, it is killed."""
+    """A running confined process. The caller must close it; when our own process ends in any way, the kernel kills it."""
 
     def __init__(
         self, process: Process, outer: int, status: asyncio.StreamReader, child: int, confinement: Confinement, charge: "Charge"
@@ -41,7 +41,7 @@ class ConfinedProcess(Piped):
         self.usage = SandboxUsage()
         self._status = status
         self._child = child
-        # INVARIANT: processes are named by descriptor, so that a number used again cannot mislead a kill.
+        # INVARIANT: we refer to processes by descriptor, so that a kill never hits another process with a reused number.
         self._first = os.pidfd_open(child)
         self._group: ProcessGroup | None = None
         self._outer = outer
@@ -59,33 +59,33 @@ class ConfinedProcess(Piped):
         return self._child
 
     async def wait(self) -> int:
-        """Return its exit code, once it and everything it started are gone; 128 and the signal's number where one ended it."""
+        """Wait until it and everything it started are gone, and return its exit code; 128 plus the number if a signal ended it."""
         code = await asyncio.shield(self._ended)
         if code is None:
             raise ConfinementFailed("the confinement could not be set up")
         return code
 
     def bound(self) -> None:
-        """Set its bounds, before it does anything."""
+        """Set its limits, before it does anything."""
         self._group = set_limits(self._child, self._bounds, self._charge.share, is_ours=self._is_ours)
 
     def weigh(self) -> None:
-        """Look at what it uses closely, so that memory which its processes share counts once."""
+        """Measure what it uses exactly, so that memory which its processes share counts once."""
         self.usage = usage_of(self._child, self._bounds.processes, is_exact=True)
 
     def kill(self, why: str | None = None) -> None:
-        """End it and everything it started at once."""
+        """Kill it and everything it started at once."""
         if self.stopped is None:
             self.stopped = why
-        for one in (self._first, self._outer):
-            _kill(one)
+        for process in (self._first, self._outer):
+            _kill(process)
 
     async def close(self) -> None:
-        """End it if it still runs and let go of everything; calling it twice is harmless."""
+        """Kill it if it still runs and release everything; calling it twice is harmless."""
         self.kill()
         if self._closing is None:
-            self._closing = asyncio.create_task(self._let_go())
-        # However often whoever waits here is cancelled, the end is seen through.
+            self._closing = asyncio.create_task(self._release())
+        # Clean-up completes even if the caller is cancelled.
         await asyncio.shield(self._closing)
 
     async def __aenter__(self) -> Self:
@@ -97,17 +97,17 @@ class ConfinedProcess(Piped):
         await self.close()
 
     async def _end(self) -> int | None:
-        """See it to its end and return its code, None where it never began."""
+        """Wait for its end, clean up, and return its exit code; None if it never began."""
         try:
-            ended = await self._process.wait()
+            code_of_bubblewrap = await self._process.wait()
             await self._until_gone()
             code = _exit_code(await self._status.read())
-            return code if code is not None else 128 - ended if ended < 0 else None
+            return code if code is not None else 128 - code_of_bubblewrap if code_of_bubblewrap < 0 else None
         finally:
             self._watching.cancel()
             self.kill()
-            for one in (self._first, self._outer):
-                os.close(one)
+            for process in (self._first, self._outer):
+                os.close(process)
             self._first = self._outer = -1
             if self._group is not None:
                 if self.stopped is None and self._group.was_short_of_memory():
@@ -115,27 +115,27 @@ class ConfinedProcess(Piped):
                 self._group.remove()
             self._charge.end(self)
 
-    async def _let_go(self) -> None:
-        # INVARIANT: what nobody reads any more is read here, meanwhile: asyncio tells of an end only after the last word.
-        readers = [each for each in (self._process.stdout, self._process.stderr) if each is not None]
-        reading = [asyncio.create_task(_read_out(each)) for each in readers]
+    async def _release(self) -> None:
+        # INVARIANT: we drain output that nobody reads any more: asyncio reports the end only after the last byte is read.
+        streams = [reader for reader in (self._process.stdout, self._process.stderr) if reader is not None]
+        drains = [asyncio.create_task(_drain(reader)) for reader in streams]
         await asyncio.wait([self._ended])
         if self._process.stdin is not None:
             self._process.stdin.close()
-        if reading:
-            await asyncio.wait(reading, timeout=_SETTLE)
-        for task in reading:
+        if drains:
+            await asyncio.wait(drains, timeout=_SETTLE_SECONDS)
+        for task in drains:
             task.cancel()
 
     async def _until_gone(self) -> None:
-        """Wait for the first process of the namespace; the kernel lets it go after all the others."""
+        """Wait for the first process of the namespace, which is the last to go."""
         loop, gone = asyncio.get_running_loop(), asyncio.Event()
         if select.select([self._first], [], [], 0)[0]:
             return
         watched = os.dup(self._first)
         loop.add_reader(watched, gone.set)
         try:
-            async with asyncio.timeout(_SETTLE):
+            async with asyncio.timeout(_SETTLE_SECONDS):
                 await gone.wait()
         except TimeoutError:
             _kill(self._first)
@@ -144,28 +144,28 @@ class ConfinedProcess(Piped):
             os.close(watched)
 
     async def _watch(self) -> None:
-        pause = _LOOK
+        pause = _CHECK_SECONDS
         while True:
             await asyncio.sleep(pause)
-            # A server that has lived for long is looked at less often.
-            pause = min(pause * 1.02, _LOOK * 5)
+            # Check a long-lived server less often.
+            pause = min(pause * 1.02, _CHECK_SECONDS * 5)
             self.usage = usage_of(self._child, self._bounds.processes)
-            why = overuse(self._child, self._bounds, self.usage) or self._room.missing()
-            if why is not None:
-                self.kill(why)
+            reason = overuse(self._child, self._bounds, self.usage) or self._room.missing()
+            if reason is not None:
+                self.kill(reason)
                 return
             self._charge.look()
 
 
-async def _read_out(reader: asyncio.StreamReader) -> None:
-    # Where somebody else is reading, they read to the end.
+async def _drain(reader: asyncio.StreamReader) -> None:
+    # If someone else is reading, they read to the end.
     with suppress(RuntimeError):
         while await reader.read(_CHUNK):
             pass
 
 
 def _kill(process: int) -> None:
-    # Not asyncio's own kill: it may take the exit status away from whoever waits for it.
+    # Not asyncio's kill: it may take the exit status away from the task that waits for it.
     with suppress(OSError):
         if process >= 0:
             signal.pidfd_send_signal(process, signal.SIGKILL)
@@ -174,17 +174,17 @@ def _kill(process: int) -> None:
 async def start_confined(
     argv: Sequence[str], confinement: Confinement, *, stdin: bool = True, stdout: int | None = None
 ) -> ConfinedProcess:
-    """Start a confined process with pipes to it; `stdout` is a descriptor to print to instead. Raise `ConfinementFailed`."""
-    found = find_bubblewrap()
-    if isinstance(found, BubblewrapMissing):
-        raise ConfinementFailed(f"nothing can be confined on this machine: {found.reason}; {found.remedy}")
-    charge = await _charged(confinement)
-    starting = asyncio.create_task(_started([found.path, *argv], confinement, charge, stdin=stdin, stdout=stdout))
+    """Start a confined process with pipes; `stdout` is a descriptor to print to instead. Raise `ConfinementFailed`."""
+    bubblewrap = find_bubblewrap()
+    if isinstance(bubblewrap, BubblewrapMissing):
+        raise ConfinementFailed(f"nothing can be confined on this machine: {bubblewrap.reason}; {bubblewrap.remedy}")
+    charge = await _take_charge(confinement)
+    starting = asyncio.create_task(_start([bubblewrap.path, *argv], confinement, charge, stdin=stdin, stdout=stdout))
     starting.add_done_callback(lambda task: charge.end() if task.cancelled() or task.exception() is not None else None)
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # Half started it could not be ended as a whole, so it is started first, whoever is in a hurry.
+        # A half-started process cannot be killed as a whole, so finish starting it before closing it.
         while not starting.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([starting])
@@ -195,50 +195,50 @@ async def start_confined(
 
 @dataclass(slots=True)
 class Charge:
-    """Whose part of this machine a confined process takes from, and the place that it holds; both None where nobody is charged."""
+    """The share that a confined process is charged to, and the place that it holds; both None if nobody is charged."""
 
     share: Share | None = None
     place: CommandPlace | None = None
 
     def look(self) -> None:
-        """End what takes more than its part."""
+        """Kill a sandbox if its share is exceeded."""
         if self.share is not None:
             self.share.shares.end_what_is_too_much(self.share)
 
     def begin(self, process: ConfinedProcess) -> None:
-        """Count a process that was started."""
+        """Start counting a process."""
         if self.share is not None:
             self.share.add(process)
 
     def end(self, process: ConfinedProcess | None = None) -> None:
-        """Count it no longer; calling it twice is harmless."""
+        """Stop counting; calling it twice is harmless."""
         if self.place is not None:
             self.place.free()
         if self.share is not None and process is not None:
             self.share.remove(process)
 
     def memory_fault(self) -> str:
-        """Return why the kernel ended something in it."""
+        """Return the message for a process that the kernel killed for lack of memory."""
         most = "" if self.share is None else f" than the {self.share.limits.session_memory // MIB} MiB"
         return f"the kernel ended a process of it, because the sandboxes of this session together used more memory{most} that they may have"
 
 
-async def _charged(confinement: Confinement) -> Charge:
-    """Return whom a process is charged to; one that ends by itself waits for a free place."""
+async def _take_charge(confinement: Confinement) -> Charge:
+    """Return the charge of a process; one with a time limit waits for a free place."""
     share = charged()
     if share is None:
         return Charge()
     return Charge(share, None if confinement.bounds.seconds is None else await share.take_place())
 
 
-async def _started(argv: Sequence[str], confinement: Confinement, charge: Charge, *, stdin: bool, stdout: int | None) -> ConfinedProcess:
-    """Start bubblewrap, bound what it starts while that waits, and let it go on once it cannot outlive us."""
+async def _start(argv: Sequence[str], confinement: Confinement, charge: Charge, *, stdin: bool, stdout: int | None) -> ConfinedProcess:
+    """Start bubblewrap, limit its child while that waits, and let it continue once it cannot outlive us."""
     confinement = await asyncio.to_thread(with_sockets_held, confinement)
     owner = await asyncio.to_thread(confinement_owner, confinement)
-    # Looked at once: whoever has its limits set before it starts must be who is started.
+    # Decided once: the process must start as the same user that its limits are prepared for.
     confinement = replace(confinement, as_owner=owner is not None)
     plan = await asyncio.to_thread(plan_of, confinement)
-    # Each pipe as its end for us and its end for the other side.
+    # Of each pipe we keep one end and pass on the other.
     pipes = {name: os.pipe2(os.O_CLOEXEC) for name in ("status", "bounded", "ready", "go")}
     status, ready = pipes["status"][0], pipes["ready"][0]
     bounded, go = pipes["bounded"][1], pipes["go"][1]
@@ -246,38 +246,38 @@ async def _started(argv: Sequence[str], confinement: Confinement, charge: Charge
     try:
         words = [*plan.words, "--json-status-fd", str(theirs[0]), "--block-fd", str(theirs[2])]
         theirs.append(file_of(b"".join(os.fsencode(word) + b"\0" for word in words)))
-        # Bubblewrap holds our end of the status too: it would break off halfway if it could not tell it any more.
+        # Bubblewrap holds our end of the status pipe too: it would abort halfway if it could not write its status.
         gate = ["/bin/bash", "-c", GATE, "gate", str(theirs[1]), str(theirs[3]), str(status)]
-        # INVARIANT: an empty environment. The first process inside shows what it was started with to everyone in there.
+        # INVARIANT: an empty environment. Everyone inside can see what the first process was started with.
         process = await asyncio.create_subprocess_exec(
             *broker_words(confinement), *owner_words(owner, confinement), argv[0], "--args", str(theirs[-1]), "--", *gate, *argv[1:],
             stdin=PIPE if stdin else DEVNULL, stdout=PIPE if stdout is None else stdout, stderr=PIPE, env={},
             pass_fds=(*plan.descriptors, *theirs, status), cwd="/",
         )  # fmt: skip
     except (OSError, ValueError) as fault:
-        for one in (status, ready, bounded, go):
-            os.close(one)
+        for descriptor in (status, ready, bounded, go):
+            os.close(descriptor)
         raise ConfinementFailed(f"the confined process cannot be started: {fault}") from fault
     finally:
         plan.close()
-        for one in theirs:
-            os.close(one)
+        for descriptor in theirs:
+            os.close(descriptor)
     try:
-        voices = await _reader(status), await _reader(ready)
-        return await _admitted(process, voices, (bounded, go), confinement, charge)
+        readers = await _reader(status), await _reader(ready)
+        return await _admit(process, readers, (bounded, go), confinement, charge)
     finally:
         os.close(bounded)
         os.close(go)
 
 
 def confinement_owner(confinement: Confinement) -> FileOwner | None:
-    """Return whom a process is started as, where that is not us: inside it has no right over what belongs to anybody else."""
+    """Return the user to start a process as, or None if that is us: inside it has no rights over files of other users."""
     if not confinement.as_owner or not confinement.given:
         return None
     try:
         opened = open_beneath(confinement.given[0], os.O_PATH)
     except OSError:
-        # Whoever mounts it says what is wrong with it.
+        # Mounting it will report what is wrong.
         return None
     try:
         return owner_of(opened)
@@ -285,36 +285,36 @@ def confinement_owner(confinement: Confinement) -> FileOwner | None:
         os.close(opened)
 
 
-async def _admitted(
+async def _admit(
     process: Process,
-    voices: tuple[asyncio.StreamReader, asyncio.StreamReader],
-    doors: tuple[int, int],
+    readers: tuple[asyncio.StreamReader, asyncio.StreamReader],
+    gates: tuple[int, int],
     confinement: Confinement,
     charge: Charge,
 ) -> ConfinedProcess:
-    status, ready = voices
+    status, ready = readers
     outer = os.pidfd_open(process.pid)
     try:
-        async with asyncio.timeout(_SETUP):
+        async with asyncio.timeout(_SETUP_SECONDS):
             line = await status.readline()
     except TimeoutError:
         line = b""
     if not line:
         _kill(outer)
         os.close(outer)
-        _, complaint = await process.communicate()
-        raise ConfinementFailed(_complaint(complaint))
+        _, stderr = await process.communicate()
+        raise ConfinementFailed(_setup_message(stderr))
     running = ConfinedProcess(process, outer, status, cast("int", json.loads(line)["child-pid"]), confinement, charge)
     charge.begin(running)
     try:
         running.bound()
-        os.write(doors[0], b"1")
-        async with asyncio.timeout(_SETUP):
+        os.write(gates[0], b"1")
+        async with asyncio.timeout(_SETUP_SECONDS):
             is_ready = bool(await ready.readline())
         if is_ready and confinement.bridge is not None:
-            await _bridged(running.pid, confinement.bridge)
+            await _open_bridge(running.pid, confinement.bridge)
         if is_ready:
-            os.write(doors[1], b"1\n")
+            os.write(gates[1], b"1\n")
     except OSError as fault:
         await running.close()
         raise ConfinementFailed(f"the confined process cannot be bounded or bridged: {fault}") from fault
@@ -324,9 +324,9 @@ async def _admitted(
     return running
 
 
-async def _bridged(process: int, bridge: Bridge) -> None:
-    """Let a server of ours listen in there; it is the bridge's whole other end."""
-    # INVARIANT: the process waits at the gate, so that its number is its own and nothing in there came before us.
+async def _open_bridge(process: int, bridge: Bridge) -> None:
+    """Let our server listen inside; it is the other end of the bridge."""
+    # INVARIANT: the process waits at the gate, so its number cannot be reused and nothing inside can take the port first.
     listener = await listen_inside(process, bridge.port)
     try:
         await bridge.serve(listener)
@@ -343,10 +343,10 @@ async def _reader(descriptor: int) -> asyncio.StreamReader:
 
 
 async def run_confined(argv: Sequence[str], confinement: Confinement, *, stdin: bytes = b"", stdout: int | None = None) -> Finished:
-    """Run a confined process to its end and return what it printed; it ends with all its children at its bounds or on cancellation."""
+    """Run a confined process and return what it printed; at its bounds or on cancellation it is killed with all its children."""
     bounds = confinement.bounds
     async with await start_confined(argv, confinement, stdin=bool(stdin), stdout=stdout) as process:
-        out, err = _Kept(bounds.output), _Kept(bounds.output)
+        out, err = _Capture(bounds.output), _Capture(bounds.output)
         tasks = [asyncio.create_task(err.take(process.stderr, process))]
         if stdout is None:
             tasks.append(asyncio.create_task(out.take(process.stdout, process)))
@@ -362,9 +362,9 @@ async def run_confined(argv: Sequence[str], confinement: Confinement, *, stdin: 
                 process.kill(f"it took longer than {bounds.seconds:g} seconds")
                 code = await process.wait()
             except ConfinementFailed:
-                await asyncio.wait(tasks, timeout=_SETTLE)
-                raise ConfinementFailed(_complaint(err.content())) from None
-            await asyncio.wait(tasks, timeout=_SETTLE)
+                await asyncio.wait(tasks, timeout=_SETTLE_SECONDS)
+                raise ConfinementFailed(_setup_message(err.content())) from None
+            await asyncio.wait(tasks, timeout=_SETTLE_SECONDS)
         finally:
             for task in tasks:
                 task.cancel()
@@ -372,38 +372,38 @@ async def run_confined(argv: Sequence[str], confinement: Confinement, *, stdin: 
         return Finished(code, out.content(), err.content(), out.is_cut or err.is_cut, timed_out, process.stopped)
 
 
-class _Kept:
+class _Capture:
     """The beginning and the end of a stream, each half of the limit, and how much was left out between."""
 
     def __init__(self, limit: int) -> None:
         self._half = max(1, limit // 2)
-        self._most = max(limit * _DRAINED, 64 * MIB)
+        self._max_drained = max(limit * _DRAIN_FACTOR, 64 * MIB)
         self._head = bytearray()
         self._tail = bytearray()
-        self._seen = 0
+        self._total = 0
 
     async def take(self, stream: asyncio.StreamReader, process: ConfinedProcess) -> None:
-        """Read to the end; a process that never stops printing is ended."""
+        """Read to the end; kill a process that never stops printing."""
         while chunk := await stream.read(_CHUNK):
-            self._seen += len(chunk)
+            self._total += len(chunk)
             room = self._half - len(self._head)
             self._head += chunk[:room]
             self._tail += chunk[max(room, 0) :]
             if len(self._tail) > 2 * self._half + _CHUNK:
                 del self._tail[: -self._half]
-            if self._seen > self._most:
-                process.kill(f"it printed more than {self._most} bytes")
+            if self._total > self._max_drained:
+                process.kill(f"it printed more than {self._max_drained} bytes")
 
     @property
     def is_cut(self) -> bool:
         """Tell whether something was left out."""
-        return self._seen > 2 * self._half
+        return self._total > 2 * self._half
 
     def content(self) -> bytes:
-        """Return what was kept, with the cut stated."""
+        """Return the kept output, with a note of how much was cut."""
         if not self.is_cut:
             return bytes(self._head + self._tail)
-        left_out = self._seen - 2 * self._half
+        left_out = self._total - 2 * self._half
         return bytes(self._head) + f"\n[… {left_out} bytes left out …]\n".encode() + bytes(self._tail[-self._half :])
 
 
@@ -424,6 +424,6 @@ def _exit_code(status: bytes) -> int | None:
     return None
 
 
-def _complaint(text: bytes) -> str:
+def _setup_message(text: bytes) -> str:
     message = text.decode(errors="replace").strip().removeprefix("bwrap: ")[:500]
     return f"the confinement could not be set up: {message or 'it gave no reason'}"

@@ -1,8 +1,8 @@
-"""What the sandboxes of one session may use together, and those of all sessions: places, memory and processes.
+"""Limits on what the sandboxes of one session, and of all sessions, may use together: places, memory and processes.
 
-Bounds hold one command; without these, sixty commands at once would have sixty times as much. Whoever starts sandboxes for a session says
-so with `charged_to`. A command waits for a free place; what lives as long as its session (tool servers, agents) needs none, but its memory
-and processes count. Where control groups are open to us the kernel holds memory and processes, otherwise they are watched.
+Bounds limit one command; without shares, sixty commands at once could use sixty times as much. Code that starts sandboxes for a session
+says so with `charged_to`. A command waits for a free place. Processes that live as long as their session (tool servers, agents) need none,
+but their memory and processes count. The kernel enforces memory and processes if we may create control groups; otherwise we watch them.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from weakref import WeakValueDictionary
 
 from curtainwall.host.sandbox.confinement import MIB, ConfinementFailed
 
-_PATIENCE: Final = 600.0
-_LEAST_MEMORY: Final = 2048 * MIB
+_MAX_WAIT: Final = 600.0
+_MIN_MEMORY: Final = 2048 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class ShareLimits:
-    """The most that the sandboxes of one session, and of all sessions of this process, use at the same time."""
+    """The most that the sandboxes of one session, and of all sessions of this process, may use at the same time."""
 
     session_commands: int = 4
     commands: int = 8
@@ -34,10 +34,10 @@ class ShareLimits:
 
 
 def limits_of_this_machine() -> ShareLimits:
-    """Return limits that leave half of this machine to everybody else, and half of that to other sessions."""
-    memory = max(_machine_memory() // 2, _LEAST_MEMORY)
+    """Return limits that leave half of this machine to other programs, and half of the rest to other sessions."""
+    memory = max(_machine_memory() // 2, _MIN_MEMORY)
     cores = len(os.sched_getaffinity(0))
-    return ShareLimits(commands=max(8, 4 * cores), memory=memory, session_memory=max(memory // 2, _LEAST_MEMORY))
+    return ShareLimits(commands=max(8, 4 * cores), memory=memory, session_memory=max(memory // 2, _MIN_MEMORY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class Family(Protocol):
 
     @property
     def usage(self) -> SandboxUsage:
-        """Return what it used when it was last looked at."""
+        """Return what it used at the last check."""
         ...
 
     def weigh(self) -> None:
-        """Look at it closely, so that memory which its processes share counts once."""
+        """Measure it exactly, so that memory which its processes share counts once."""
         ...
 
     def kill(self, why: str | None = None) -> None:
@@ -67,7 +67,7 @@ class Family(Protocol):
 
 @dataclass(eq=False)
 class Share:
-    """The part of one session."""
+    """The share of one session."""
 
     session: str
     shares: "Shares"
@@ -77,26 +77,26 @@ class Share:
 
     @property
     def limits(self) -> ShareLimits:
-        """Return the limits that it is held to."""
+        """Return the limits that apply to it."""
         return self.shares.limits
 
     @property
     def usage(self) -> SandboxUsage:
-        """Return what all its sandboxes used together when they were last looked at."""
+        """Return what all its sandboxes used together at the last check."""
         return _sum(self.families)
 
     async def take_place(self) -> "CommandPlace":
-        """Return a place for a command, as soon as one is free; raise `ConfinementFailed` where none is for ten minutes."""
+        """Wait for a free place for a command and return it; raise `ConfinementFailed` after ten minutes."""
         await self.shares.wait_for_place(self)
         return CommandPlace(self)
 
     def add(self, family: Family) -> None:
-        """Count a sandbox that was started."""
+        """Start counting a sandbox."""
         self.families.append(family)
         self.shares.keep(self)
 
     def remove(self, family: Family) -> None:
-        """Count a sandbox no longer."""
+        """Stop counting a sandbox."""
         with suppress(ValueError):
             self.families.remove(family)
         self.shares.forget(self)
@@ -110,37 +110,37 @@ class CommandPlace:
     is_held: bool = True
 
     def free(self) -> None:
-        """Give it back; calling it twice is harmless."""
+        """Release the place; calling it twice is harmless."""
         if self.is_held:
             self.is_held = False
             self.share.shares.free_place(self.share)
 
 
 class Shares:
-    """The parts of all sessions of this process. Whoever has the fewest commands running is the next to get a place."""
+    """The shares of all sessions of this process. The session with the fewest running commands gets the next place."""
 
     def __init__(self, limits: ShareLimits | None = None) -> None:
         self.limits = limits or limits_of_this_machine()
-        # INVARIANT: a session has one part for as long as anybody holds it, also while nothing of it is in use.
-        self._known: WeakValueDictionary[str, Share] = WeakValueDictionary()
-        self._shares: dict[str, Share] = {}
+        # INVARIANT: a session has one share for as long as anyone refers to it, even while it uses nothing.
+        self._by_session: WeakValueDictionary[str, Share] = WeakValueDictionary()
+        self._in_use: dict[str, Share] = {}
         self._running = 0
 
     def of(self, session: str) -> Share:
-        """Return the part of a session."""
-        known = self._known.get(session)
-        if known is None:
-            known = self._known[session] = Share(session, self)
-        return known
+        """Return the share of a session."""
+        share = self._by_session.get(session)
+        if share is None:
+            share = self._by_session[session] = Share(session, self)
+        return share
 
     def keep(self, share: Share) -> None:
-        """Hold on to a part that something uses."""
-        self._shares[share.session] = share
+        """Keep a share that is in use."""
+        self._in_use[share.session] = share
 
     def forget(self, share: Share) -> None:
-        """Let go of a part that nothing uses."""
+        """Drop a share that is not in use."""
         if not (share.running or share.families or share.waiting):
-            self._shares.pop(share.session, None)
+            self._in_use.pop(share.session, None)
 
     async def wait_for_place(self, share: Share) -> None:
         """Wait until a command of a session may start."""
@@ -149,7 +149,7 @@ class Shares:
         share.waiting.append(turn)
         self._give_places()
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_MAX_WAIT):
                 await turn
         except BaseException as fault:
             if turn.done() and not turn.cancelled():
@@ -160,11 +160,11 @@ class Shares:
                 self.forget(share)
             if isinstance(fault, TimeoutError):
                 most = f"at most {self.limits.session_commands} commands of a session run at once, and {self.limits.commands} in all"
-                raise ConfinementFailed(f"no place became free in {_PATIENCE:g} seconds: {most}; try again later") from None
+                raise ConfinementFailed(f"no place became free in {_MAX_WAIT:g} seconds: {most}; try again later") from None
             raise
 
     def free_place(self, share: Share) -> None:
-        """Give back the place of a command that has ended."""
+        """Release the place of a command that has ended."""
         share.running -= 1
         self._running -= 1
         self._give_places()
@@ -172,25 +172,25 @@ class Shares:
 
     def _give_places(self) -> None:
         while self._running < self.limits.commands:
-            able = [share for share in self._shares.values() if share.waiting and share.running < self.limits.session_commands]
-            if not able:
+            candidates = [share for share in self._in_use.values() if share.waiting and share.running < self.limits.session_commands]
+            if not candidates:
                 return
-            share = min(able, key=lambda one: one.running)
+            share = min(candidates, key=lambda share: share.running)
             turn = share.waiting.popleft()
-            # Whoever had their turn comes last among those who have as much.
-            self._shares[share.session] = self._shares.pop(share.session)
+            # A session that just got a place comes last among those with equally many.
+            self._in_use[share.session] = self._in_use.pop(share.session)
             if not turn.done():
                 share.running += 1
                 self._running += 1
                 turn.set_result(None)
 
     def end_what_is_too_much(self, share: Share) -> None:
-        """End the biggest sandbox of a session that uses more than its part, or of the session that uses most where all use too much."""
+        """Kill the biggest sandbox of this session if it exceeds its share, or of the biggest session if all together use too much."""
         limits = self.limits
         if _exceeds(share.families, limits.session_memory, limits.session_processes):
             _end_biggest(share.families, "the sandboxes of this session together", limits.session_memory, limits.session_processes)
-        elif _exceeds([family for one in self._shares.values() for family in one.families], limits.memory, limits.processes):
-            biggest = max(self._shares.values(), key=lambda one: (one.usage.memory, one.usage.processes))
+        elif _exceeds([family for other in self._in_use.values() for family in other.families], limits.memory, limits.processes):
+            biggest = max(self._in_use.values(), key=lambda other: (other.usage.memory, other.usage.processes))
             _end_biggest(biggest.families, "the sandboxes of all sessions together", limits.memory, limits.processes)
 
 
@@ -199,21 +199,21 @@ _CHARGED: ContextVar[Share | None] = ContextVar("charged", default=None)
 
 @contextmanager
 def charged_to(share: Share | None) -> Generator[None]:
-    """Have the sandboxes that are started in here count as those of a session."""
-    before = _CHARGED.set(share)
+    """Charge the sandboxes that are started in this block to a session."""
+    token = _CHARGED.set(share)
     try:
         yield
     finally:
-        _CHARGED.reset(before)
+        _CHARGED.reset(token)
 
 
 def charged() -> Share | None:
-    """Return whose sandbox is being started; None where nobody said so."""
+    """Return the share to charge in this context, or None."""
     return _CHARGED.get()
 
 
 def _sum(families: list[Family]) -> SandboxUsage:
-    return SandboxUsage(sum(one.usage.processes for one in families), sum(one.usage.memory for one in families))
+    return SandboxUsage(sum(family.usage.processes for family in families), sum(family.usage.memory for family in families))
 
 
 def _exceeds(families: list[Family], memory: int, processes: int) -> bool:
@@ -226,12 +226,12 @@ def _exceeds(families: list[Family], memory: int, processes: int) -> bool:
 
 
 def _end_biggest(families: list[Family], whose: str, memory: int, processes: int) -> None:
-    biggest = max(families, key=lambda one: one.usage.memory / memory + one.usage.processes / processes)
+    biggest = max(families, key=lambda family: family.usage.memory / memory + family.usage.processes / processes)
     biggest.kill(f"{whose} used more than {memory // MIB} MiB of memory or {processes} processes, and it most of that")
 
 
 def _machine_memory() -> int:
-    """Return the memory that this process can have at all: the machine's, or that of the control group which we are in."""
+    """Return how much memory this process can have: the machine's, or the limit of our control group."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError), open(path) as file:

@@ -1,4 +1,4 @@
-"""Unix sockets and named pipes that a confined family could reach, and the words that put the broker in front of it."""
+"""Limits which Unix sockets and named pipes a confined family can reach, and builds the command that starts it behind the broker."""
 
 import os
 import stat
@@ -13,10 +13,10 @@ from curtainwall.host.sandbox import connect_broker
 from curtainwall.host.sandbox.confinement import HOME, Confinement, Sockets
 from curtainwall.host.sandbox.filter import broker_program
 
-_OWN_PLACES: Final = ("/tmp", "/dev/shm", HOME)  # noqa: S108 - inside
-_TRIAL: Final = 30.0
-# Connects to itself under an abstract name, which the broker has to do for it.
-_TRY: Final = """
+_OWN_MOUNTS: Final = ("/tmp", "/dev/shm", HOME)  # noqa: S108 - inside
+_TRIAL_SECONDS: Final = 30.0
+# Connects to itself under an abstract name, which only works if the broker makes the connection.
+_TRIAL: Final = """
 import socket
 listener = socket.socket(socket.AF_UNIX)
 listener.bind("")
@@ -26,7 +26,7 @@ socket.socket(socket.AF_UNIX).connect(listener.getsockname())
 
 
 def with_sockets_held(confinement: Confinement) -> Confinement:
-    """Return a confinement with what this machine can hold of its sockets: none where there is no broker, any where there is no need."""
+    """Adapt a confinement's sockets to this machine: none if there is no broker, any if nothing is mounted that could hold one."""
     if confinement.sockets is not Sockets.OWN:
         return confinement
     if not confinement.writable and not confinement.readable:
@@ -35,47 +35,47 @@ def with_sockets_held(confinement: Confinement) -> Confinement:
 
 
 def broker_words(confinement: Confinement) -> list[str]:
-    """Return what comes before a command that is to be started behind the broker; nothing where it needs none."""
+    """Return the words that start a command behind the broker; empty if it needs none."""
     program = broker_program()
     if confinement.sockets is not Sockets.OWN or program is None:
         return []
-    return _words(program, _given(confinement))
+    return _words(program, _given_sockets(confinement))
 
 
 @cache
 def can_broker() -> bool:
-    """Tell whether this machine lets us make the connections of others; tried out once."""
+    """Tell whether this machine lets us make connections for other processes; tested once."""
     program = broker_program()
     if program is None:
         return False
     try:
-        done = subprocess.run(
-            [*_words(program, ""), sys.executable, "-I", "-S", "-c", _TRY], stdin=subprocess.DEVNULL, capture_output=True, env={}, cwd="/",
-            timeout=_TRIAL, check=False,
+        result = subprocess.run(
+            [*_words(program, ""), sys.executable, "-I", "-S", "-c", _TRIAL], stdin=subprocess.DEVNULL, capture_output=True, env={},
+            cwd="/", timeout=_TRIAL_SECONDS, check=False,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return False
-    return done.returncode == 0
+    return result.returncode == 0
 
 
 def _words(program: bytes, given: str) -> list[str]:
-    # INVARIANT: nothing of the workspace, the environment or the user's site is imported on the way in.
-    return [sys.executable, "-I", "-S", connect_broker.__file__, program.hex(), ":".join(_OWN_PLACES), given]
+    # INVARIANT: the entry script imports nothing from the workspace, the environment or the user's site-packages.
+    return [sys.executable, "-I", "-S", connect_broker.__file__, program.hex(), ":".join(_OWN_MOUNTS), given]
 
 
-def _given(confinement: Confinement) -> str:
-    """Return which sockets were given by name, as the broker takes them."""
-    found: list[str] = []
+def _given_sockets(confinement: Confinement) -> str:
+    """Return the sockets that were given by name, in the broker's format."""
+    sockets: list[str] = []
     for path in confinement.given:
         with suppress(OSError):
             status = os.lstat(path)
             if stat.S_ISSOCK(status.st_mode):
-                found.append(f"{status.st_dev}-{status.st_ino}")
-    return ",".join(found)
+                sockets.append(f"{status.st_dev}-{status.st_ino}")
+    return ",".join(sockets)
 
 
 MOST_FIFOS: Final = 256
-"""How many can be hidden; each costs a mount."""
+"""How many named pipes can be hidden; each costs a mount."""
 
 
 class TooManyFifos(Exception):
@@ -83,22 +83,22 @@ class TooManyFifos(Exception):
 
 
 def find_fifos(root: str, *, sockets: bool = False) -> tuple[str, ...]:
-    """Return every named pipe below a directory, and every socket where those are wanted, too; raise `TooManyFifos`."""
-    found: list[str] = []
-    waiting = [root]
-    while waiting:
-        with suppress(OSError), os.scandir(waiting.pop()) as listing:
+    """Return every named pipe below a directory, and with `sockets` every socket too; raise `TooManyFifos`."""
+    paths: list[str] = []
+    pending = [root]
+    while pending:
+        with suppress(OSError), os.scandir(pending.pop()) as listing:
             for entry in listing:
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink() and _is_one(entry.path, sockets=sockets):
-                    found.append(entry.path)
-                    if len(found) > MOST_FIFOS:
+                    pending.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink() and _is_fifo(entry.path, sockets=sockets):
+                    paths.append(entry.path)
+                    if len(paths) > MOST_FIFOS:
                         raise TooManyFifos
-    return tuple(found)
+    return tuple(paths)
 
 
-def _is_one(path: str, *, sockets: bool) -> bool:
+def _is_fifo(path: str, *, sockets: bool) -> bool:
     try:
         mode = os.lstat(path).st_mode
     except OSError:

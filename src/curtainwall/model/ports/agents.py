@@ -38,7 +38,7 @@ class Journal(Protocol):
         """Return the value of a payload."""
         ...
 
-    def say(self, session: SessionId, live: Live) -> None:
+    def publish(self, session: SessionId, live: Live) -> None:
         """Tell whoever listens what happens right now; nothing is kept."""
         ...
 

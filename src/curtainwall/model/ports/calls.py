@@ -134,7 +134,7 @@ class Gate(Protocol):
         """
         ...
 
-    async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
+    async def resume(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
         """Go on with a call that was asked for: run it where it is granted by now, return at once with `waiting` where it is still open.
 
         The log holds arguments masked, so a call with a masked value can run only where its agent still has the real `arguments`.

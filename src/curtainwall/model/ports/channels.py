@@ -28,7 +28,7 @@ class Desk(Protocol):
         """Return sessions, newest first."""
         ...
 
-    async def open(self, wish: Opening, by: Who) -> Opened:
+    async def open(self, opening: Opening, by: Who) -> Opened:
         """Open a session, and let its agent work here."""
         ...
 
@@ -64,7 +64,7 @@ class Places(Protocol):
         """Return the session that a place leads to."""
         ...
 
-    async def lead(self, place: Route, by: Who) -> SessionId:
+    async def open_at(self, place: Route, by: Who) -> SessionId:
         """Return the session that a place leads to, opened first where there is none, and let its agent work here."""
         ...
 

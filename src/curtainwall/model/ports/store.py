@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from curtainwall.model.blobs import BlobRef
-from curtainwall.model.entries import Batch, Entry, Outcome, Owner, Post, Waiting
+from curtainwall.model.entries import Batch, Entry, FoldSnapshot, Outcome, Owner, Post, StreamEnd, Waiting
 from curtainwall.model.ids import SessionId, StreamId
 from curtainwall.model.listings import ApprovalQuery, ApprovalRow, GrantRow, SessionQuery, SessionRow, Tally
 from curtainwall.model.people import Route
@@ -121,6 +121,26 @@ class Index(Protocol):
 
     def routes_to(self, session: SessionId) -> Sequence[Route]:
         """Return the places that lead to a session."""
+        ...
+
+
+class FoldSnapshots(Protocol):
+    """Folds of sessions, kept outside the log so that a long log need not be read again. A cache: any of them may be gone at any time."""
+
+    def load(self, stream: StreamId, fold: str) -> FoldSnapshot | None:
+        """Return the snapshot of a stream that this version of the fold made, where it is ours and the log has the entry it ends with."""
+        ...
+
+    def save(self, snapshot: FoldSnapshot) -> bool:
+        """Keep a snapshot in place of an older one, and tell whether that was possible."""
+        ...
+
+    def remove(self, stream: StreamId) -> None:
+        """Remove the snapshot of a stream, where there is one."""
+        ...
+
+    def end(self, stream: StreamId) -> StreamEnd | None:
+        """Return where the log ends by a head that we sealed; None where there is no stream, or its head is not ours."""
         ...
 
 

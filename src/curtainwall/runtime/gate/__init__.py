@@ -1,1 +1,1 @@
-"""The gate: the steps of a call, from its meaning to its outcome, and what watches over a permit."""
+"""The gate: the steps of a call from its meaning to its outcome, and the checks that a permit still holds."""

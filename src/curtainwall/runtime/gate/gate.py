@@ -1,8 +1,8 @@
-"""The one way out: every subject walks the same ten steps, in this order.
+"""The only way out: every subject passes the same ten steps, in this order.
 
-The tools know whether there is such a tool (1), whether the arguments fit (2) and what they mean (3). Hooks come before the call (4). The
-session decides by policy (5), breaker (6) and whatever answers already stands, or has somebody asked (7). After a wait everything is looked
-at again (8). The permit is durable before the call runs (9); its outcome is logged, and hooks hear of it (10).
+The tools check that the tool exists (1) and that the arguments fit (2), and work out what they mean (3). Hooks run before the call (4).
+The session decides by policy (5), breaker (6) and existing answers, or has someone asked (7). After a wait everything is checked again (8).
+The permit is durable before the call runs (9). Its outcome is logged, and hooks are notified (10).
 """
 
 import asyncio
@@ -86,58 +86,57 @@ from curtainwall.session import CallStatus, OpenCall
 
 
 class CallsUnderWay:
-    """Counts who works: `async with` it."""
+    """Counts the calls under way; each is wrapped in `async with`."""
 
     def __init__(self) -> None:
-        self._many = 0
+        self._count = 0
         self._is_ending = False
         self._none = asyncio.Event()
 
     async def __aenter__(self) -> None:
-        """Begin; where everything ends, stay here until sent away."""
+        """Begin a call. During shutdown, block until cancelled."""
         if self._is_ending:
             await asyncio.get_running_loop().create_future()
-        self._many += 1
+        self._count += 1
 
     async def __aexit__(self, *_: object) -> None:
-        """Be done."""
+        """End a call."""
         self._done()
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Count as done while a human is waited for; what comes after the answer may finish, too."""
+        """Count a call as done while it waits for a human. What follows the answer may still finish."""
         self._done()
         try:
             yield
         finally:
-            self._many += 1
+            self._count += 1
 
     async def finish(self, within: float) -> None:
-        """Let nothing more begin, and wait until everybody is done, but no longer than so many seconds."""
+        """Let no call begin, and wait until all are done, but at most `within` seconds."""
         self._is_ending = True
         self._none.clear()
-        if self._many:
+        if self._count:
             with suppress(TimeoutError):
                 async with asyncio.timeout(within):
                     await self._none.wait()
 
     def _done(self) -> None:
-        self._many -= 1
-        if not self._many:
+        self._count -= 1
+        if not self._count:
             self._none.set()
 
 
 _LONG: Final = 100_000
 _A_WORD: Final = 500
-# They may name many paths in few letters, or have a repository, all skills or big files looked at; beside what they do, a thread costs
-# nothing.
+# These may name many paths in few characters, or need a repository, all skills or big files to be read. A thread costs little beside that.
 _SLOW: Final = ("shell.", "git.", PROPOSE_PLAN, LOAD_SKILL, MOVE_FILE)
-# Of these it is known what they do with a directory; no server is named like them.
+# We know what these do with a directory, and no server can have these names.
 _OURS: Final = ("filesystem.", "session.", "teams.", "fetch.")
 
 
 class CallPreparer:
-    """Calls on their way to becoming subjects."""
+    """Turns calls into subjects, in a thread if that may take long."""
 
     def __init__(self, tools: ToolHost) -> None:
         self._tools = tools
@@ -155,18 +154,18 @@ class CallPreparer:
         except RuntimeError as fault:
             turn.release()
             raise TryLater("no thread can be started to read this call; try again") from fault
-        # A thread cannot be stopped: one that nobody waits for any more still has the session's turn.
+        # A thread cannot be stopped: even if nobody waits for it any more, it keeps the session's turn until it ends.
         reading.add_done_callback(lambda _: turn.release())
         return await asyncio.shield(reading)
 
     def _looks_into(self, tool: str) -> bool:
-        """Tell whether a directory may be looked through for a call: a server does there what nobody knows."""
+        """Tell whether preparing a call may search a directory: what a server does there is unknown."""
         spec = None if tool.startswith(_OURS) else self._tools.find(tool)
         return spec is not None and any(Role.READ_PATH in meaning.roles for meaning in spec.meanings)
 
 
 def _is_long(arguments: JsonValue) -> bool:
-    """Tell whether masking, checking and following arguments takes longer than others should wait; looks no further than it must."""
+    """Tell whether masking, checking and resolving arguments would block others for too long; stops counting as soon as that is clear."""
     waiting, size = [arguments], 0
     while waiting and size <= _LONG:
         value = waiting.pop()
@@ -188,7 +187,7 @@ _NOT_IN_LOG = "the log does not keep a value in it that looks like a secret; mak
 
 @dataclass(frozen=True, slots=True)
 class _PendingCall:
-    """One call on its way through the gate."""
+    """One call that is going through the gate."""
 
     call: CallId
     tool: str
@@ -203,20 +202,20 @@ class _PendingCall:
 
 
 class SessionGate:
-    """The gate for the sessions of one house."""
+    """The gate for the sessions of one registry."""
 
-    def __init__(self, house: SessionRegistry, tools: ToolHost, hooks: Hooks | None = None, approver: Approver | None = None) -> None:
-        self._house = house
+    def __init__(self, registry: SessionRegistry, tools: ToolHost, hooks: Hooks | None = None, approver: Approver | None = None) -> None:
+        self._registry = registry
         self._tools = tools
-        self._preparing = CallPreparer(tools)
+        self._preparer = CallPreparer(tools)
         self._hooks = hooks or NoHooks()
         self._approver = approver
-        self._orphans = OrphanedAsks(house)
-        self._waiting = WaitingCalls(house)
+        self._orphans = OrphanedAsks(registry)
+        self._waiting = WaitingCalls(registry)
         self._under_way = CallsUnderWay()
 
     async def finish(self, within: float) -> None:
-        """Let no call begin any more, and those that run come to their end if they do so in time."""
+        """Let no call begin, and let running calls end if they do so in time."""
         await self._under_way.finish(within)
 
     async def request(
@@ -228,11 +227,11 @@ class SessionGate:
         save: Save | None = None,
         presence: Presence | None = None,
     ) -> Answer:
-        """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
-        async with self._under_way, self._house.hold(session) as actor:
+        """Pass a call through the ten steps. If a human is asked, wait for the answer, or return at once with `waiting`."""
+        async with self._under_way, self._registry.hold(session) as actor:
             place = actor.state.place
             pending = _PendingCall(
-                request.call or CallId(self._house.mint()),
+                request.call or CallId(self._registry.mint()),
                 request.tool,
                 request.arguments,
                 request.turn,
@@ -249,33 +248,33 @@ class SessionGate:
                 self._count(actor)
                 return Answer(call=pending.call, verdict=denial("call-budget", str(spent)))
 
-    async def take_up(self, session: SessionId) -> Sequence[Answer]:
-        """Go on with the calls that were answered while nobody was there to run them."""
+    async def resume_answered(self, session: SessionId) -> Sequence[Answer]:
+        """Continue the calls that were answered while nobody was there to run them."""
         answers: list[Answer] = []
-        async with self._under_way, self._house.hold(session) as actor:
-            # Whoever wants this has seen the answer in the log, where it is a moment before it is here.
+        async with self._under_way, self._registry.hold(session) as actor:
+            # The caller has seen the answer in the log, where it appears a moment before it is here.
             try:
                 async with asyncio.timeout(_KNOWN_WITHIN):
-                    await actor.catch_up(self._house.stores.log.head(actor.stream))
+                    await actor.catch_up(self._registry.stores.log.head(actor.stream))
             except TimeoutError:
                 raise TryLater(f"session `{session}` does not know its own log; try again") from None
             place = actor.state.place
             for call, open_ in tuple(actor.state.calls.items()):
                 if open_.standing is CallStatus.ANSWERED:
                     pending = _resumed_call(call, open_, place)
-                    kept = await self._keep_answer(actor, call) if open_.subject.masked else None
-                    answers.append(kept or await self._look_again(actor, pending, wait=False))
+                    kept_answer = await self._keep_answer(actor, call) if open_.subject.masked else None
+                    answers.append(kept_answer or await self._look_again(actor, pending, wait=False))
         return answers
 
-    async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
-        """Go on with a call that was asked for. Where it means something else by now it is dropped, and asking anew is up to the agent."""
-        async with self._under_way, self._house.hold(session) as actor:
+    async def resume(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
+        """Continue a call that needed approval. If its meaning has changed it is dropped, and the agent may request it again."""
+        async with self._under_way, self._registry.hold(session) as actor:
             open_ = actor.state.calls.get(call)
             if open_ is None:
                 raise NotFound(f"there is no open call `{call}`")
             approval = actor.state.approvals.get(open_.approval) if open_.approval is not None else None
             if open_.standing is CallStatus.ASKED and approval is not None:
-                return Answer(call=call, verdict=_asking(approval.asked), waiting=True)
+                return Answer(call=call, verdict=_ask_verdict(approval.asked), waiting=True)
             place = actor.state.place
             pending = _resumed_call(call, open_, place, arguments)
             with self._waiting.on(call):
@@ -289,7 +288,7 @@ class SessionGate:
                     raise
 
     async def _keep_answer(self, actor: Actor, call: CallId) -> Answer:
-        """Drop a call whose real arguments are gone; the answer counts for the agent's next call with the same ones.
+        """Drop a call whose real arguments are gone. The answer counts for the agent's next call with the same ones.
 
         INVARIANT: a mask never runs in place of the value behind it.
         """
@@ -297,8 +296,8 @@ class SessionGate:
         return Answer(call=call, verdict=denial("call-dropped", _NOT_IN_LOG))
 
     async def drop(self, session: SessionId, call: CallId, why: str) -> None:
-        """Let go of a call that nobody waits for any more; one that has ended is no fault."""
-        async with self._house.hold(session) as actor:
+        """Drop a call that nobody waits for any more; does nothing if it has ended."""
+        async with self._registry.hold(session) as actor:
             with suppress(CommandRefused):
                 await actor.submit(DropCall(by=SYSTEM, call=call, why=why))
 
@@ -310,7 +309,7 @@ class SessionGate:
             raise
 
     async def _let_go(self, actor: Actor, pending: _PendingCall, *, has_left: bool) -> None:
-        """Close a call that nobody waits for any more, wherever it stands; an ask whose agent has only left stays open."""
+        """Close a call that nobody waits for any more, at any step. An ask whose agent has only left stays open."""
         open_ = actor.state.calls.get(pending.call)
         approval = actor.state.approvals.get(open_.approval) if open_ is not None and open_.approval is not None else None
         if approval is not None and has_left and approval.calls == (pending.call,):
@@ -337,12 +336,12 @@ class SessionGate:
                 raise BadCall("unknown-tool", f"there is no tool `{pending.tool}` for whoever comes for those of `{pending.server}`")
             if pending.unclear:
                 raise BadCall("invalid-arguments", pending.unclear)
-            prepared = await self._preparing.prepare(pending.tool, pending.arguments, pending.place)
+            prepared = await self._preparer.prepare(pending.tool, pending.arguments, pending.place)
             reply = await self._hooks.before_call(prepared.subject, pending.place)
             if reply.arguments is not None:
-                # Checked and understood again, once. From here on this is the call, also where it is looked at again after a wait.
+                # Prepared again, once. From here on this is the call, including when it is checked again after a wait.
                 pending = replace(pending, arguments=_rewritten(reply.arguments, prepared))
-                prepared = await self._preparing.prepare(pending.tool, pending.arguments, pending.place)
+                prepared = await self._preparer.prepare(pending.tool, pending.arguments, pending.place)
         except BadCall as bad:
             return await self._refuse(actor, pending, bad)
         cursor = actor.seq
@@ -356,7 +355,7 @@ class SessionGate:
             along=prepared.along,
         )
         events = await actor.submit(command, save=pending.save)
-        return _with_words(await self._go_on(actor, pending, prepared, events, cursor, wait=wait), reply)
+        return _with_context(await self._go_on(actor, pending, prepared, events, cursor, wait=wait), reply)
 
     async def _refuse(self, actor: Actor, pending: _PendingCall, bad: BadCall) -> Answer:
         """Log a call that never became a subject."""
@@ -381,8 +380,8 @@ class SessionGate:
                 case ApprovalJoined(call=pending.call, approval=approval):
                     return await self._wait(actor, pending, approval, cursor, wait=wait)
                 case CallDropped(call=pending.call):
-                    # The approved subject means something else by now: what it means now is a new one.
-                    return await self._walk(actor, replace(pending, call=CallId(self._house.mint())), wait=wait)
+                    # The meaning of the approved subject has changed, so this is a new call.
+                    return await self._walk(actor, replace(pending, call=CallId(self._registry.mint())), wait=wait)
                 case CallRequested() | CallDenied() | CallFinished() | CallLost() | CallDropped():
                     continue
                 case ApprovalJoined() | ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn():
@@ -392,12 +391,12 @@ class SessionGate:
         raise CommandRefused(f"the gate cannot go on with call `{pending.call}`")
 
     async def _try_approver(self, actor: Actor, subject: Subject, approval: ApprovalId) -> None:
-        """Step 7, where configured: an automatic approver may only approve; anything else it does passes the ask on."""
+        """Step 7, if configured: an automatic approver can only approve; otherwise the ask goes to humans."""
         if self._approver is None or subject.steps or subject.masked:
-            # A plan is answered for later, and a program is told nothing of what a mask hides: both are a human's to answer.
+            # A plan is approved for later, and an approver does not see what a mask hides, so both are left to humans.
             return
         try:
-            words = human_words(self._house.feed, actor.stream, self._house.rules())
+            words = human_words(self._registry.feed, actor.stream, self._registry.rules())
             name = cast("object", await self._approver.approves(subject, words))
             if name is not None and not isinstance(name, str):
                 raise TypeError(f"it returned {type(name).__name__}, neither its name nor None")
@@ -410,23 +409,23 @@ class SessionGate:
                 await actor.submit(AnswerApproval(by=Who(name=name, channel=SYSTEM.channel), approval=approval, granted=True))
 
     async def _wait(self, actor: Actor, pending: _PendingCall, approval: ApprovalId, cursor: int, *, wait: bool) -> Answer:
-        """Wait for whatever ends the asking, or say at once that somebody is asked."""
+        """Wait until the ask ends, or return at once that a human is asked."""
         open_ = actor.state.approvals.get(approval)
         if not wait and open_ is not None:
-            return Answer(call=pending.call, verdict=_asking(open_.asked), waiting=True)
+            return Answer(call=pending.call, verdict=_ask_verdict(open_.asked), waiting=True)
         with self._waiting.on(pending.call):
             with self._under_way.waiting():
                 ended = await self._waiting.until_settled(actor, pending.call, cursor)
             return ended or await self._look_again(actor, pending, wait=wait)
 
     async def _look_again(self, actor: Actor, pending: _PendingCall, *, wait: bool, anew: bool = True) -> Answer:
-        """Step 8: facts and verdict anew. What means something else by now is a new call, unless nobody wants one."""
+        """Step 8: determine facts and verdict again. If the meaning has changed, it is a new call, unless `anew` is off."""
         try:
-            prepared = await self._preparing.prepare(pending.tool, pending.arguments, pending.place)
+            prepared = await self._preparer.prepare(pending.tool, pending.arguments, pending.place)
         except BadCall as bad:
-            # The yes was to something that cannot be read any more: it answers nothing else either.
+            # The approval was for something that can no longer be resolved, so it must not count for anything else.
             await actor.submit(DropCall(by=SYSTEM, call=pending.call, why=str(bad), keep_answer=False))
-            return await self._refuse(actor, replace(pending, call=CallId(self._house.mint())), bad)
+            return await self._refuse(actor, replace(pending, call=CallId(self._registry.mint())), bad)
         cursor = actor.seq
         events = await actor.submit(ProceedCall(by=SYSTEM, call=pending.call, subject=prepared.subject))
         if not anew and any(isinstance(event, CallDropped) and event.call == pending.call for event in events):
@@ -434,32 +433,32 @@ class SessionGate:
         return await self._go_on(actor, pending, prepared, events, cursor, wait=wait)
 
     async def _run(self, actor: Actor, pending: _PendingCall, prepared: Prepared, permit: CallPermitted) -> Answer:
-        """Steps 9 and 10: the permit is durable by now; run with the canonical arguments, then log what came of it."""
+        """Steps 9 and 10: the permit is durable, so run the call with its canonical arguments and log its outcome."""
         if actor.state.mode is not pending.place.mode:
-            # It changed while a human or a hook thought: no more than what was shown, and no more than what holds now.
+            # The mode changed while a human or a hook decided. Use the stricter of what was shown and what holds now.
             pending = replace(pending, place=replace(pending.place, mode=stricter(pending.place.mode, actor.state.mode)))
         try:
             running = self._tools.run(prepared, permit, pending.place)
             result = await within_mode(actor, prepared.subject.effect, pending.place.mode, running)
         except asyncio.CancelledError:
             cut = ToolResult(ok=False, value="interrupted: the call may have had its effect, in part or whole")
-            # Where it cannot be written, whoever cancelled this still has to see it cancelled.
+            # Even if the outcome cannot be written, the cancellation must reach its caller.
             with suppress(CurtainwallError):
-                await asyncio.shield(finish_call(actor, permit, cut, self._house.stores.blobs))
+                await asyncio.shield(finish_call(actor, permit, cut, self._registry.stores.blobs))
             raise
         except Exception as error:  # noqa: BLE001 - a tool's failure is an outcome, whatever it raised
             result = ToolResult(ok=False, value=self._tools.masked(f"the tool failed: {type(error).__name__}: {error}"))
-        # What the next call means depends on where git works, so that is known before anybody makes it.
+        # The meaning of the next call depends on the working directory, so a change of it must be durable first.
         inspects = prepared.subject.effect is ToolEffect.INSPECT and prepared.subject.tool != SET_WORKING_DIR
-        shown = await record_outcome(actor, permit, result, self._house.stores.blobs, inspects=inspects)
+        shown = await record_outcome(actor, permit, result, self._registry.stores.blobs, inspects=inspects)
         reply = await self._hooks.after_call(prepared.subject, result, pending.place)
         result_shown = result if shown is result.value else ToolResult(ok=result.ok, value=shown)
-        return _with_words(
+        return _with_context(
             Answer(call=pending.call, verdict=permit.verdict, result=result_shown, by_human=permit.is_approved_by_human), reply
         )
 
     def _count(self, actor: Actor) -> None:
-        """Past the budget of logged calls: one event for many denials."""
+        """Count a denial past the budget of logged calls: one event stands for many."""
         actor.uncounted += 1
         if actor.uncounted >= _COUNT_EVERY:
             actor.owe(CountDenials(by=SYSTEM, count=actor.uncounted))
@@ -467,33 +466,33 @@ class SessionGate:
 
 
 def _resumed_call(call: CallId, open_: OpenCall, place: Place, arguments: Mapping[str, JsonValue] | None = None) -> _PendingCall:
-    """Return a call that is open as it was first made; `arguments` are its agent's, for where the log has them masked."""
-    # Where nothing is masked the log knows better: a hook may have changed what the agent wrote.
+    """Return an open call as it was first made. `arguments` come from its agent, in case the log has them masked."""
+    # If nothing is masked, the log is right: a hook may have changed what the agent wrote.
     written = arguments if arguments is not None and open_.subject.masked else open_.subject.raw
     return _PendingCall(call, open_.subject.tool, dict(written), open_.turn, place)
 
 
 def _rewritten(arguments: Mapping[str, JsonValue], prepared: Prepared) -> dict[str, JsonValue]:
-    """Return what hooks want to run. They see arguments masked; one that they leave as it is stays as the agent wrote it."""
+    """Return the arguments as hooks changed them. Hooks see masked values; those left unchanged keep the agent's real value."""
     shown, real = prepared.subject.canonical, prepared.arguments
     return {key: real[key] if key in real and shown.get(key) == value else value for key, value in arguments.items()}
 
 
 def _as_written(prepared: Prepared, events: Sequence[AnyEvent]) -> Prepared:
-    """Return a call without the message that could have left with its permit, where it did not."""
+    """Return the call without its accompanying message if that was not sent with the permit."""
     if prepared.along is None or any(isinstance(event, PeerMessageSent) for event in events):
         return prepared
     return replace(prepared, along=None)
 
 
-def _with_words(answer: Answer, reply: HookReply) -> Answer:
-    """Return the answer with what hooks want the agent to know; those before the call speak first."""
+def _with_context(answer: Answer, reply: HookReply) -> Answer:
+    """Return the answer with the context that hooks add for the agent; hooks that ran before the call come first."""
     if not reply.context and reply.stopped is None:
         return answer
     context = "\n".join(filter(None, (reply.context, answer.context)))
     return replace(answer, context=context, stopped=answer.stopped or reply.stopped)
 
 
-def _asking(asked: ApprovalAsked) -> Verdict:
+def _ask_verdict(asked: ApprovalAsked) -> Verdict:
     rules = dict.fromkeys(rule for cover in asked.covers for rule in cover.rules)
     return Verdict(effect=Effect.ASK, because=tuple(rules), reason="a human is asked")

@@ -1,4 +1,4 @@
-"""Whether a yes still holds: what a session has touched since, what was taken back, and which rules are in force by now."""
+"""Checks whether a permit still holds, given what the session has read since, which grants were revoked, and the rules now in force."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -41,37 +41,37 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.runtime import SessionRegistry
-from curtainwall.session import Rules, Since, fold, fold_project, lift, still_permitted
+from curtainwall.session import Rules, Since, fold_project, lift, still_permitted
 
 Holds = Callable[[], bool]
-"""Tells whether what was permitted would still be."""
+"""Tells whether a permitted call would still be permitted."""
 
 
 class WatchPoint(Protocol):
-    """Where a session stood before somebody asked at its gate."""
+    """The position of a session before its gate was asked."""
 
     def since(self, call: CallId) -> Holds:
-        """Watch over the yes to a call that was asked for after this."""
+        """Return a check of the permit for a call that was requested after this point."""
         ...
 
 
 PermitWatch = Callable[[SessionId], WatchPoint]
-"""Notes where a session stands. INVARIANT: done before the gate is asked, so that no moment lies between a verdict and its watch."""
+"""Records a session's position. INVARIANT: called before the gate is asked, so that there is no gap between a verdict and its watch."""
 
 
 def no_permit_watch(_session: SessionId) -> WatchPoint:
-    """Take every yes to hold as long as anybody wants it."""
+    """Treat every permit as holding for ever."""
     return _Unwatched()
 
 
-def permit_watch(house: SessionRegistry) -> PermitWatch:
-    """Return what watches the sessions of a house."""
+def permit_watch(registry: SessionRegistry) -> PermitWatch:
+    """Return a watch over the permits of a registry's sessions."""
 
     def note(session: SessionId) -> WatchPoint:
         stream = session_stream(session)
-        # The rules first: whichever others are there when it is decided, they are others than these.
-        rules, project = house.rules(), _project_of(house, stream)
-        return _Before(house, session, _Position(house.feed.head(stream), project, house.feed.head(project), rules))
+        # Read the rules first: if the decision uses others, they differ from these, and the change is noticed.
+        rules, project = registry.rules(), _project_of(registry, stream)
+        return _Before(registry, session, _Position(registry.feed.head(stream), project, registry.feed.head(project), rules))
 
     return note
 
@@ -83,7 +83,7 @@ class _Unwatched:
 
 @dataclass(slots=True)
 class _Position:
-    """Up to where the logs of a session and its project are known, and the rules in force then."""
+    """How far the logs of a session and its project have been read, and the rules in force then."""
 
     seq: int
     project: StreamId
@@ -95,15 +95,15 @@ class _Position:
 class _Before:
     """A session before its gate was asked."""
 
-    house: SessionRegistry
+    registry: SessionRegistry
     session: SessionId
     position: _Position
 
     def since(self, call: CallId) -> Holds:
-        """Watch from the permit on, wherever the log has it; one that it does not have holds for nothing."""
-        # A call that had joined the same one shares its permit, and both came after this.
+        """Watch from the permit's entry in the log; without such an entry, nothing holds."""
+        # A call that joined an identical one shares its permit, and both came after this position.
         subject, permits, owner = None, dict[CallId, tuple[int, CallPermitted]](), call
-        for recorded in self.house.feed.read(session_stream(self.session), self.position.seq):
+        for recorded in self.registry.feed.read(session_stream(self.session), self.position.seq):
             event = recorded.event
             if not isinstance(event, CallEvent):
                 continue
@@ -121,16 +121,16 @@ class _Before:
         if subject is None or owner not in permits:
             return lambda: False
         self.position.seq, permit = permits[owner]
-        return _PermitState(self.house, self.session, self.position, subject, permit).holds
+        return _PermitState(self.registry, self.session, self.position, subject, permit).holds
 
 
 class _PermitState:
-    """A yes, and what came since: only that is read, so that looking often costs little, and judged again where it could matter."""
+    """A permit and what happened since. Only new entries are read, so checking often is cheap; the call is judged again if they matter."""
 
-    def __init__(self, house: SessionRegistry, session: SessionId, known: _Position, subject: Subject, permit: CallPermitted) -> None:
-        self._house = house
+    def __init__(self, registry: SessionRegistry, session: SessionId, position: _Position, subject: Subject, permit: CallPermitted) -> None:
+        self._registry = registry
         self._session = session
-        self._known = known
+        self._position = position
         self._subject = subject
         self._permit = permit
         self._labels = set[Label]()
@@ -139,27 +139,27 @@ class _PermitState:
 
     def holds(self) -> bool:
         if not self._is_over:
-            # It is over where looking fails, too: half of what is new may have been taken in.
+            # If the check fails, the permit is over too: only part of the news may have been taken in.
             self._is_over = True
             self._is_over = self._is_deleted() or (self._has_changed() and not self._is_permitted())
         return not self._is_over
 
     def _is_deleted(self) -> bool:
-        return self._house.feed.head(session_stream(self._session)) < self._known.seq
+        return self._registry.feed.head(session_stream(self._session)) < self._position.seq
 
     def _has_changed(self) -> bool:
-        """Take in what is new, and tell whether any of it could change the verdict."""
-        known, feed = self._known, self._house.feed
-        rules, news = self._house.rules(), list[AnyEvent]()
-        for recorded in feed.read(session_stream(self._session), known.seq):
-            known.seq = recorded.seq
+        """Take in new entries and return whether any of them could change the verdict."""
+        position, feed = self._position, self._registry.feed
+        rules, news = self._registry.rules(), list[AnyEvent]()
+        for recorded in feed.read(session_stream(self._session), position.seq):
+            position.seq = recorded.seq
             news.append(recorded.event)
-        if feed.head(known.project) != known.project_seq:
-            for recorded in feed.read(known.project, known.project_seq):
-                known.project_seq = recorded.seq
+        if feed.head(position.project) != position.project_seq:
+            for recorded in feed.read(position.project, position.project_seq):
+                position.project_seq = recorded.seq
                 news.append(recorded.event)
-        is_reloaded, known.rules = rules is not known.rules, rules
-        # Each is looked at, whatever the others say: labels and revoked grants are remembered.
+        is_reloaded, position.rules = rules is not position.rules, rules
+        # A list, so that every event is examined: labels and revoked grants must be remembered.
         return any([is_reloaded, *(self._matters(event) for event in news)])
 
     def _matters(self, event: AnyEvent) -> bool:
@@ -188,22 +188,22 @@ class _PermitState:
         return bool(new)
 
     def _is_permitted(self) -> bool:
-        """Judge again, by everything that is known now; nothing is asked and nothing is written."""
-        house, known = self._house, self._known
-        entries = house.stores.log.read
-        state = house.peek(self._session) or fold(lift(entry) for entry in entries(session_stream(self._session)))
+        """Judge again by everything known now, without asking anyone or writing anything."""
+        registry, position = self._registry, self._position
+        entries = registry.stores.log.read
+        state = registry.look_at(self._session)
         if state.opened is None:
             return False
-        grants = fold_project(lift(entry) for entry in entries(known.project)).grants
-        rules = known.rules.of_session(state.opened).with_project_grants(grants)
+        grants = fold_project(lift(entry) for entry in entries(position.project)).grants
+        rules = position.rules.of_session(state.opened).with_project_grants(grants)
         return still_permitted(state, self._subject, self._permit, rules, Since(self._labels, self._is_revoked))
 
 
-def _project_of(house: SessionRegistry, stream: StreamId) -> StreamId:
-    """Return the log of the project in which a session works; that is said once, when it is opened."""
-    match [lift(entry) for entry in house.stores.log.read(stream, 0, 1)]:
+def _project_of(registry: SessionRegistry, stream: StreamId) -> StreamId:
+    """Return the stream of a session's project, which its first event names."""
+    match [lift(entry) for entry in registry.stores.log.read(stream, 0, 1)]:
         case [SessionOpened() as opened]:
             return project_stream(opened.workspace.path)
         case _:
-            # There is no such session, and nothing will be permitted in it.
+            # There is no such session, so nothing will be permitted in it.
             return project_stream("")

@@ -1,4 +1,4 @@
-"""Calls that wait for a human's answer here, and asks whose agent has gone: the answer is kept for when it comes back."""
+"""Calls that wait here for a human's answer, and asks whose agent has left: their answers are kept until it returns."""
 
 import asyncio
 from collections.abc import Generator
@@ -37,23 +37,23 @@ _MANY = 64
 
 
 class OrphanedAsks:
-    """Calls that nobody waits for: dropped when the answer comes (which leaves a grant for one use) or when another takes their place."""
+    """Calls that nobody waits for. They are dropped when answered, which leaves a grant for one use, or when another call replaces them."""
 
-    def __init__(self, house: SessionRegistry) -> None:
-        self._house = house
+    def __init__(self, registry: SessionRegistry) -> None:
+        self._registry = registry
         self._tasks: set[asyncio.Task[None]] = set()
 
     def keep(self, session: SessionId, call: CallId, approval: ApprovalId, cursor: int) -> bool:
-        """Look after a call from here on; False where there are too many already."""
+        """Look after a call from here on; return False if there are too many already."""
         if len(self._tasks) >= _MANY:
             return False
-        task = self._house.spawn(self._look_after(session, call, approval, cursor), f"orphan {call}")
+        task = self._registry.spawn(self._look_after(session, call, approval, cursor), f"orphan {call}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
 
     async def _look_after(self, session: SessionId, call: CallId, approval: ApprovalId, cursor: int) -> None:
-        async for recorded in self._house.feed.follow(session_stream(session), cursor):
+        async for recorded in self._registry.feed.follow(session_stream(session), cursor):
             event = recorded.event
             if isinstance(event, CallDropped) and event.call == call:
                 return
@@ -74,19 +74,19 @@ class OrphanedAsks:
                 case _:
                     assert_never(event)
         with suppress(CurtainwallError):
-            await self._house.send(session, DropCall(by=SYSTEM, call=call, why=GONE))
+            await self._registry.send(session, DropCall(by=SYSTEM, call=call, why=GONE))
 
 
 class WaitingCalls:
-    """Knows for which calls somebody in this process waits."""
+    """The calls that someone in this process waits for."""
 
-    def __init__(self, house: SessionRegistry) -> None:
-        self._house = house
+    def __init__(self, registry: SessionRegistry) -> None:
+        self._registry = registry
         self._calls: set[CallId] = set()
 
     @contextmanager
     def on(self, call: CallId) -> Generator[None]:
-        """Count as somebody who waits for a call."""
+        """Register a waiter for a call while the context is open."""
         self._calls.add(call)
         try:
             yield
@@ -94,9 +94,9 @@ class WaitingCalls:
             self._calls.discard(call)
 
     async def until_settled(self, actor: Actor, call: CallId, cursor: int) -> Answer | None:
-        """Wait until a call is answered, or return what else it has come to. Nothing of ours is held meanwhile but this coroutine."""
+        """Wait until a call is answered, or return how else it ended. Only this coroutine is held meanwhile."""
         finished: CallFinished | None = None
-        async for recorded in self._house.feed.follow(actor.stream, cursor):
+        async for recorded in self._registry.feed.follow(actor.stream, cursor):
             await actor.catch_up(recorded.seq)
             open_ = actor.state.calls.get(call)
             if open_ is not None and open_.standing is CallStatus.ANSWERED:
@@ -109,12 +109,12 @@ class WaitingCalls:
                 return Answer(call=call, verdict=event.verdict)
             elif isinstance(event, CallDropped) and event.call == call:
                 if finished is not None and event.shares == finished.call:
-                    return shared_outcome(call, finished, self._house.stores.blobs)
+                    return shared_outcome(call, finished, self._registry.stores.blobs)
                 return Answer(call=call, verdict=denial("call-dropped", event.why))
         raise NotFound("the session was deleted")
 
     async def take_over(self, actor: Actor, call: CallId) -> None:
-        """Let go of the call that holds the answer this one waits for, where the process that waited for it is gone."""
+        """Drop the call that holds the answer this one waits for, if the process that waited for it is gone."""
         approval = actor.state.calls[call].approval if call in actor.state.calls else None
         if approval is None:
             return

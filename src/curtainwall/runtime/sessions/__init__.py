@@ -1,1 +1,1 @@
-"""Open sessions: one actor each, who decides, the feed of what happened, and the alarm for deadlines."""
+"""Open sessions: the actor that decides for each, the feed of what happened, and the alarm for deadlines."""

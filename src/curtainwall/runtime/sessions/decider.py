@@ -1,9 +1,8 @@
-"""What one session knows, and what it makes of commands: nothing here waits, and nothing is written."""
+"""A session's state, and its decisions on commands. Nothing here waits, and nothing is written."""
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from curtainwall.model import (
@@ -12,11 +11,8 @@ from curtainwall.model import (
     Batch,
     CallPermitted,
     Clock,
-    CommandRefused,
     Conflict,
     Consumed,
-    GrantGiven,
-    GrantScope,
     Log,
     Moment,
     Outcome,
@@ -28,89 +24,80 @@ from curtainwall.model import (
     project_stream,
 )
 from curtainwall.runtime.sessions.feed import Tail
+from curtainwall.runtime.sessions.folds import FoldedLog, SessionFolds
 from curtainwall.session import (
+    Decided,
     ProjectState,
     Rules,
+    SessionRules,
     SessionState,
-    blobs_of,
-    decide,
-    decide_by_log,
-    fold,
+    decide_on,
+    draft_after,
     fold_project,
-    is_decided_by_log,
     lift,
-    needs_program,
-    posts_of,
-    rejection_posts,
-    with_program,
+    logged_bytes,
 )
-from curtainwall.session import apply as apply_event
+
+_NOTHING = Decided()
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One command, what was decided about it, and whoever is told; one that is owed is brought again where it fails."""
+    """One command, the decision on it, and the future that waits for it. An owed command is submitted again if it fails."""
 
     command: AnyCommand
     key: str | None = None
     done: "asyncio.Future[tuple[AnyEvent, ...]] | None" = None
-    events: tuple[AnyEvent, ...] = ()
-    refusal: CommandRefused | None = None
+    decided: Decided = _NOTHING
     is_owed: bool = False
     save: Save | None = None
-    """Saves the program that gives the command, where the decision must not be written without it."""
+    """Saves the program that issued the command, if the decision must not be written without it."""
 
     def outcome(self, seq: int) -> Outcome:
-        """Return what the inbox keeps of it, where its events end the log at an entry."""
-        if self.refusal is None:
-            return Outcome(seq=seq)
-        return Outcome(code=self.refusal.code, message=str(self.refusal))
+        """Return the outcome that the inbox keeps; `seq` is where the log ends after the command's events."""
+        refusal = self.decided.refusal
+        return Outcome(seq=seq) if refusal is None else Outcome(code=refusal.code, message=str(refusal))
 
     def tell(self) -> None:
-        """Tell what was decided, now that it is durable."""
-        if self.refusal is not None:
-            self.fail(self.refusal)
+        """Deliver the decision, now that it is durable."""
+        if self.decided.refusal is not None:
+            self.fail(self.decided.refusal)
         elif self.done is not None and not self.done.done():
-            self.done.set_result(self.events)
-
-    @property
-    def needs_program(self) -> bool:
-        """Tell whether what was decided has to wait for its program to be saved."""
-        return needs_program(self.command, self.events)
+            self.done.set_result(self.decided.events)
 
     def take_program(self, program: SavedProgram) -> None:
-        """Let a program be written along with what was decided, and with whatever is decided in its place."""
+        """Attach a program to the decision, and to any decision that replaces it."""
         assert isinstance(self.command, RequestCall)
-        self.events = with_program(self.command, self.events, program)
+        self.decided = self.decided.with_program(self.command, program)
         self.command = self.command.model_copy(update={"program": program})
 
     def fail(self, error: Exception) -> None:
-        """Tell why nothing came of it."""
+        """Deliver the error that prevented a decision."""
         if self.done is not None and not self.done.done():
             self.done.set_exception(error)
 
 
 def fail(tickets: Iterable[Ticket], error: Exception) -> None:
-    """Tell why nothing came of any of them."""
+    """Deliver an error to all tickets."""
     for ticket in tickets:
         ticket.fail(error)
 
 
 async def save_programs(tickets: Iterable[Ticket]) -> list[Ticket]:
-    """Save the programs without which decisions must not be written; return those that have come to nothing because of that."""
-    needing = [ticket for ticket in tickets if ticket.needs_program]
-    saved = await asyncio.gather(*map(_saved, needing), return_exceptions=True)
+    """Save the programs without which decisions must not be written; return the tickets for which that failed."""
+    needing = [ticket for ticket in tickets if ticket.decided.needs_program]
+    results = await asyncio.gather(*map(_save_program, needing), return_exceptions=True)
     failed: list[Ticket] = []
-    for ticket, program in zip(needing, saved, strict=True):
-        if isinstance(program, SavedProgram):
-            ticket.take_program(program)
+    for ticket, result in zip(needing, results, strict=True):
+        if isinstance(result, SavedProgram):
+            ticket.take_program(result)
         else:
-            ticket.fail(program if isinstance(program, Exception) else Conflict("the program that makes this call was not saved"))
+            ticket.fail(result if isinstance(result, Exception) else Conflict("the program that makes this call was not saved"))
             failed.append(ticket)
     return failed
 
 
-async def _saved(ticket: Ticket) -> SavedProgram:
+async def _save_program(ticket: Ticket) -> SavedProgram:
     assert ticket.save is not None
     if ticket.done is not None and ticket.done.cancelled():
         raise Conflict("whoever gave this command went away before it was decided")
@@ -118,7 +105,7 @@ async def _saved(ticket: Ticket) -> SavedProgram:
 
 
 async def shared(twin: "asyncio.Future[tuple[AnyEvent, ...]]") -> tuple[AnyEvent, ...]:
-    """Return what came of the same command from somebody who was a moment earlier."""
+    """Return the result of the same command submitted by an earlier caller."""
     try:
         return await asyncio.shield(twin)
     except asyncio.CancelledError:
@@ -127,36 +114,35 @@ async def shared(twin: "asyncio.Future[tuple[AnyEvent, ...]]") -> tuple[AnyEvent
         raise
 
 
-_PAGE = 500
-
 RulesNow = Callable[[], Rules]
-"""Gives the rules in force; a reload of the policy shows at the next command."""
+"""Returns the rules in force; a reload of the policy takes effect at the next command."""
 
 Follow = Callable[[SessionState, Sequence[AnyEvent]], AnyCommand | None]
-"""Looks at what was just decided, and where it leads; names a command that is decided along with it, in the same commit."""
+"""Gets the new state and the events just decided; may return a command to be decided in the same commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionDraft:
-    """Where commands lead, before it is durable."""
+    """The decisions on some commands and the resulting state, before they are durable."""
 
     state: SessionState
-    batch: Batch
     given: Sequence[Ticket]
-    """The commands that were given, in their order."""
+    """The submitted commands, in order."""
     decided: Sequence[Ticket]
-    """Those that have events of their own, with what follows from them, in the order in which they are written."""
+    """The distinct commands, with those that followed from them, in the order in which they are written."""
 
 
 class Decider:
-    """The log of one session as it is known here, and the decisions that stand on it.
+    """The log of one session as known here, and the decisions based on it.
 
-    INVARIANT: `state` is the fold of what is durably stored, never of what is only meant to be.
+    INVARIANT: `state` is the fold of what is durably stored, never of what is only intended.
     """
 
-    def __init__(self, stream: StreamId, log: Log, clock: Clock, rules: RulesNow) -> None:
+    def __init__(self, stream: StreamId, log: Log, folds: SessionFolds, clock: Clock, rules: RulesNow) -> None:
         self.state = SessionState()
         self.tail = Tail(stream, 0)
+        self._folds = folds
+        self._folded = FoldedLog()
         self._stream = stream
         self._log = log
         self._clock = clock
@@ -165,137 +151,103 @@ class Decider:
         self._project = ProjectState()
 
     def refold(self) -> None:
-        """Fold what is stored, page by page, so that a long log does not have to fit into memory."""
-        state, seq, logged = SessionState(), 0, 0
-        while page := self._log.read(self._stream, seq, _PAGE):
-            events = [lift(entry) for entry in page]
-            state = fold(events, state)
-            seq, logged = page[-1].seq, logged + sum(_weight(entry.payload, event) for entry, event in zip(page, events, strict=True))
-        self.state, self.tail, self._logged = state, Tail(self._stream, seq), logged
+        """Fold the stored log."""
+        folded = self._folded = self._folds.fold(self._stream)
+        self.state, self.tail, self._logged = folded.state, Tail(self._stream, folded.seq), folded.logged
         self._project = ProjectState()
-        self._look_at_project(state)
+        self._look_at_project(self.state)
+
+    @property
+    def folded(self) -> FoldedLog:
+        """The durable state, with its place in the log. Only the log knows the hashes of entries written since the fold."""
+        if self.tail.seq == self._folded.seq:
+            return self._folded
+        return replace(self._folded, state=self.state, seq=self.tail.seq, logged=self._logged, hash=None)
+
+    def saved_at(self, seq: int) -> None:
+        """Take note of a snapshot that ends at an entry."""
+        self._folded = replace(self._folded, saved=max(seq, self._folded.saved))
 
     def decide(self, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> DecisionDraft:
-        """Decide commands in their order, and return where that leads with what has to be written for it."""
-        draft = self._decide_with(cache(self._rules_now), tickets, follows)
-        # Before anyone is asked, and before something is added to the project, see what others granted there meanwhile.
-        if (draft.state.approvals is not self.state.approvals or len(draft.batch.writes) > 1) and self._look_at_project(draft.state):
-            draft = self._decide_with(cache(self._rules_now), tickets, follows)
+        """Decide commands in order, and return the decisions with the resulting state."""
+        draft = self._decide_with(tickets, follows)
+        # Before anyone is asked, and before something is added to the project, check what others granted there meanwhile.
+        asks = draft.state.approvals is not self.state.approvals
+        if (asks or self._concerns_project(draft)) and self._look_at_project(draft.state):
+            draft = self._decide_with(tickets, follows)
         return draft
 
     def with_programs(self, draft: DecisionDraft) -> DecisionDraft:
-        """Return a draft with the programs that were saved for it since; nothing is decided again."""
-        state = self.state.copy()
-        for ticket in draft.decided:
-            _apply_own(state, ticket)
-        return self._draft(state, draft.given, draft.decided)
+        """Return the draft with the programs that were saved for it since, without deciding again."""
+        return DecisionDraft(draft_after(self.state, (ticket.decided for ticket in draft.decided)), draft.given, draft.decided)
 
-    def take_in(self, draft: DecisionDraft) -> None:
-        """Let the state be what is durable by now."""
-        self.state = draft.state
-        for write in draft.batch.writes:
-            if write.stream == self._stream:
-                self.tail.extend(write.events)
-                for (_, _, payload), event in zip(write.encoded, write.events, strict=True):
-                    self._logged += _weight(payload, event)
-            else:
-                self._project = fold_project(write.events, self._project)
-
-    def _rules_now(self) -> Rules:
-        return self._rules().of_session(self.state.opened).with_project_grants(self._project.grants)
-
-    def _decide_with(self, rules: RulesNow, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> DecisionDraft:
-        state = self.state.copy()
+    def batch(self, draft: DecisionDraft) -> Batch:
+        """Return the batch that writes a draft."""
         own: list[AnyEvent] = []
-        decided: list[Ticket] = []
-        by_key: dict[str, Ticket] = {}
-        for ticket in tickets:
-            if ticket.key is not None and (same := by_key.setdefault(ticket.key, ticket)) is not ticket:
-                # The same key twice is the same command, also where one came directly and one by the inbox at the same moment.
-                ticket.events, ticket.refusal = same.events, same.refusal
-                continue
-            self._decide_one(state, ticket, rules)
-            own += _apply_own(state, ticket)
-            decided.append(ticket)
-        for command in _following(follows, state, own):
-            more = Ticket(command)
-            self._decide_one(state, more, rules)
-            own += _apply_own(state, more)
-            decided.append(more)
-        return self._draft(state, tickets, decided)
-
-    def _draft(self, state: SessionState, given: Sequence[Ticket], decided: Sequence[Ticket]) -> DecisionDraft:
-        """Return what has to be written for commands that were decided."""
-        own: list[AnyEvent] = []
-        for_project: list[AnyEvent] = []
         consumed: list[Consumed] = []
-        for ticket in decided:
-            for event in ticket.events:
-                (for_project if _is_for_project(event) else own).append(event)
+        for ticket in draft.decided:
+            own += ticket.decided.own
             if ticket.key is not None:
                 consumed.append(Consumed(self._stream, ticket.key, ticket.outcome(self.tail.seq + len(own))))
         writes = [Write(self._stream, self.tail.seq, tuple(own))] if own or consumed else []
-        if state.opened is not None and (for_project or _used_project(own, self._project)):
-            # The decision stands on the project's grants: if one was revoked meanwhile, it is made again.
-            writes.append(Write(project_stream(state.workspace.path), self._project.seq, tuple(for_project)))
-        refused = (rejection_posts(ticket.command, str(ticket.refusal)) for ticket in given if ticket.refusal is not None)
-        batch = Batch(tuple(writes), tuple(consumed), (*posts_of(own), *chain.from_iterable(refused)))
-        return DecisionDraft(state, batch, given, decided)
+        opened = draft.state.opened
+        if opened is not None and self._concerns_project(draft):
+            # The decision depends on the project's grants: if one was revoked meanwhile, it is made again.
+            for_project = chain.from_iterable(ticket.decided.for_project for ticket in draft.decided)
+            writes.append(Write(project_stream(opened.workspace.path), self._project.seq, tuple(for_project)))
+        posts = (ticket.decided.posts for ticket in draft.decided if ticket.decided.refusal is None)
+        rejections = (ticket.decided.posts for ticket in draft.given if ticket.decided.refusal is not None)
+        return Batch(tuple(writes), tuple(consumed), tuple(chain.from_iterable((*posts, *rejections))))
 
-    def _decide_one(self, draft: SessionState, ticket: Ticket, rules: RulesNow) -> None:
-        """Decide one command; rules are asked for only where it needs some, and where they do not load, nothing at all is decided."""
-        command = ticket.command
-        decided = partial(decide_by_log, draft, command) if is_decided_by_log(command) else partial(decide, draft, command, rules())
+    def take_in(self, draft: DecisionDraft, batch: Batch) -> None:
+        """Make a durable draft the current state."""
+        self.state = draft.state
+        for write in batch.writes:
+            if write.stream == self._stream:
+                self.tail.extend(write.events)
+                self._logged += logged_bytes((payload for _, _, payload in write.encoded), write.events)
+            else:
+                self._project = fold_project(write.events, self._project)
+
+    def _decide_with(self, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> DecisionDraft:
+        state, rules = self.state.copy(), SessionRules(self._rules, self.state.opened, self._project.grants)
+        decided: list[Ticket] = []
+        by_key: dict[str, Ticket] = {}
+        for ticket in tickets:
+            if ticket.key is not None and (first := by_key.setdefault(ticket.key, ticket)) is not ticket:
+                # The same key twice is the same command, even if one came directly and one through the inbox at the same moment.
+                ticket.decided = first.decided
+                continue
+            self._decide_one(state, ticket, rules)
+            decided.append(ticket)
+        for follow in follows:
+            own = [event for ticket in decided for event in ticket.decided.own]
+            command = follow(state, own) if own else None
+            if command is not None:
+                followup = Ticket(command)
+                self._decide_one(state, followup, rules)
+                decided.append(followup)
+        return DecisionDraft(state, tickets, decided)
+
+    def _decide_one(self, draft: SessionState, ticket: Ticket, rules: SessionRules) -> None:
         moment = Moment(at=self._clock.now(), seed=self._clock.entropy(16), logged=self._logged)
-        ticket.events, ticket.refusal = (), None
-        try:
-            ticket.events = decided(moment)
-        except CommandRefused as refusal:
-            ticket.refusal = refusal
-        except Exception as error:  # noqa: BLE001 - fail closed: what we cannot decide is refused, and the others go on
-            ticket.refusal = CommandRefused(f"this cannot be decided: {type(error).__name__}: {error}")
-        if ticket.needs_program and ticket.save is None:
-            # INVARIANT: a program is saved in the same commit as every ask of its and every permit for more than a look.
-            ticket.events, ticket.refusal = (), CommandRefused("the program that makes this call has to be saved along with it")
+        ticket.decided = decide_on(draft, ticket.command, rules, moment, can_save=ticket.save is not None)
+
+    def _concerns_project(self, draft: DecisionDraft) -> bool:
+        """Tell whether a decision adds to the project, or depends on what was granted there."""
+        if any(ticket.decided.for_project for ticket in draft.decided):
+            return True
+        grants = self._project.grants
+        permits = (event for ticket in draft.decided for event in ticket.decided.own if isinstance(event, CallPermitted)) if grants else ()
+        return any(name in grants for permit in permits for name in permit.answered_by)
 
     def _look_at_project(self, state: SessionState) -> bool:
-        """Take in what others granted or revoked in the project, and tell whether there was anything."""
+        """Take in what others granted or revoked in the project, and return whether there was anything."""
         if state.opened is None:
             return False
-        stream = project_stream(state.workspace.path)
+        stream = project_stream(state.opened.workspace.path)
         if self._log.head(stream) == self._project.seq:
             return False
         new = [lift(entry) for entry in self._log.read(stream, self._project.seq)]
         self._project = fold_project(new, self._project)
         return True
-
-
-def _is_for_project(event: AnyEvent) -> bool:
-    return isinstance(event, GrantGiven) and event.grant.scope is GrantScope.PROJECT
-
-
-def _apply_own(state: SessionState, ticket: Ticket) -> list[AnyEvent]:
-    """Apply the events of a command that belong to the session, and return them."""
-    own = [event for event in ticket.events if not _is_for_project(event)]
-    for event in own:
-        apply_event(state, event)
-    return own
-
-
-def _weight(payload: bytes, event: AnyEvent) -> int:
-    """Return how many bytes an entry takes of what a session may log, those that are kept beside the log included."""
-    blobs = blobs_of(event)
-    return len(payload) + sum(blob.size for blob in blobs) if blobs else len(payload)
-
-
-def _following(follows: Sequence[Follow], draft: SessionState, events: Sequence[AnyEvent]) -> Generator[AnyCommand]:
-    for follow in follows if events else ():
-        command = follow(draft, events)
-        if command is not None:
-            yield command
-
-
-def _used_project(events: list[AnyEvent], project: ProjectState) -> bool:
-    if not project.grants:
-        return False
-    return any(name in project.grants for event in events if isinstance(event, CallPermitted) for name in event.answered_by)

@@ -1,4 +1,4 @@
-"""The log as others read it, from their own cursor, and who waits for which stream."""
+"""Reads the log from any cursor, and wakes those who wait for a stream."""
 
 import asyncio
 from collections import defaultdict, deque
@@ -14,15 +14,15 @@ class StreamWaiters:
 
     def __init__(self) -> None:
         self._waiters: defaultdict[StreamId, set[asyncio.Event]] = defaultdict(set)
-        self._curious: set[_News] = set()
+        self._subscribers: set[_News] = set()
 
     def __contains__(self, stream: StreamId) -> bool:
-        """Tell whether somebody waits for a stream."""
-        return stream in self._waiters or bool(self._curious)
+        """Tell whether anyone waits for a stream."""
+        return stream in self._waiters or bool(self._subscribers)
 
     @contextmanager
     def waiter(self, *streams: StreamId) -> Generator[asyncio.Event]:
-        """Lend an event that is set whenever one of the streams may have changed; its borrower clears it before looking."""
+        """Yield an event that is set whenever one of the streams may have changed. The caller clears it before looking."""
         event = asyncio.Event()
         for stream in streams:
             self._waiters[stream].add(event)
@@ -35,27 +35,27 @@ class StreamWaiters:
                     del self._waiters[stream]
 
     async def changes(self) -> AsyncIterator[frozenset[StreamId]]:
-        """Tell for ever which streams may have changed, as many at once as there are; the empty set, which comes first, means any."""
+        """Yield sets of streams that may have changed, for ever. The empty set, which comes first, means any stream."""
         news = _News()
-        self._curious.add(news)
+        self._subscribers.add(news)
         try:
             yield frozenset()
             while True:
                 yield await news.take()
         finally:
-            self._curious.discard(news)
+            self._subscribers.discard(news)
 
     def wake(self, streams: frozenset[StreamId]) -> None:
         """Wake those who wait for these streams; the empty set wakes everyone."""
         for stream in streams or tuple(self._waiters):
             for event in self._waiters.get(stream, ()):
                 event.set()
-        for news in self._curious:
+        for news in self._subscribers:
             news.tell(streams)
 
 
 class _News:
-    """Streams that changed since somebody last asked."""
+    """The streams that changed since the last `take`."""
 
     def __init__(self) -> None:
         self._names: set[StreamId] = set()
@@ -93,11 +93,11 @@ class Tail:
         self._recent.extend(events)
 
     def forget(self) -> None:
-        """Let go of the entries, of which the log tells as well."""
+        """Drop the entries, which the log has as well."""
         self._recent.clear()
 
     def after(self, cursor: int) -> Sequence[Recorded] | None:
-        """Return what comes after the cursor; None where that goes further back than is remembered."""
+        """Return the events after the cursor, or None if that goes back further than is remembered."""
         count = self.seq - cursor
         if count > len(self._recent):
             return None
@@ -109,7 +109,7 @@ TailOf = Callable[[StreamId], Tail | None]
 
 
 class LogFeed:
-    """Events of any stream, whoever writes it."""
+    """The events of any stream, whichever process writes it."""
 
     def __init__(self, log: Log, wakes: StreamWaiters, tail_of: TailOf) -> None:
         self._log = log
@@ -117,11 +117,11 @@ class LogFeed:
         self._tail_of = tail_of
 
     def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Recorded]:
-        """Return what is there after the cursor, oldest first; so many at most."""
+        """Return the events after the cursor, oldest first, at most `limit`."""
         return self._page(stream, after, limit)[:limit]
 
     async def follow(self, stream: StreamId, after: int = 0) -> AsyncIterator[Recorded]:
-        """Go on with what comes after the cursor, until the stream is deleted."""
+        """Yield the events after the cursor as they come, until the stream is deleted."""
         with self._wakes.waiter(stream) as woken:
             while True:
                 woken.clear()
@@ -135,7 +135,7 @@ class LogFeed:
                 await woken.wait()
 
     async def grown(self, stream: StreamId, after: int, within: float | None = None) -> None:
-        """Return when there is something after the cursor, or so many seconds have passed."""
+        """Return when there is something after the cursor, or after `within` seconds."""
         with self._wakes.waiter(stream) as woken, suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while self.head(stream) <= after:
@@ -143,7 +143,7 @@ class LogFeed:
                     await woken.wait()
 
     def _page(self, stream: StreamId, after: int, limit: int | None = _PAGE) -> Sequence[Recorded]:
-        """Return what is remembered after the cursor, and otherwise so much of what is stored."""
+        """Return the remembered events after the cursor, or else a page of the stored ones."""
         tail = self._tail_of(stream)
         recent = None if tail is None else tail.after(after)
         if recent is not None:
@@ -151,10 +151,10 @@ class LogFeed:
         return [Recorded(stream, entry.seq, lift(entry)) for entry in self._log.read(stream, after, limit)]
 
     def changes(self) -> AsyncIterator[frozenset[StreamId]]:
-        """Tell for ever which streams changed; the empty set, which comes first, means that any may have."""
+        """Yield sets of streams that changed, for ever. The empty set, which comes first, means any stream."""
         return self._wakes.changes()
 
     def head(self, stream: StreamId) -> int:
-        """Return the cursor behind everything that is there now."""
+        """Return the cursor after everything that is there now."""
         tail = self._tail_of(stream)
         return self._log.head(stream) if tail is None else tail.seq

@@ -1,4 +1,4 @@
-"""An agent's work on its way into the log, and to whoever listens right now."""
+"""Records an agent's work in the log, and passes it on to live listeners."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -28,22 +28,22 @@ _MANY = 10_000
 
 
 class SessionJournal:
-    """The journal of the sessions that this house decides for."""
+    """The journal of the sessions that this process owns."""
 
-    def __init__(self, house: SessionRegistry) -> None:
-        self._house = house
+    def __init__(self, registry: SessionRegistry) -> None:
+        self._registry = registry
         self._listeners: dict[SessionId, set[asyncio.Queue[Live]]] = {}
-        self._again: dict[SessionId, Live] = {}
-        """What is tried again right now. It may stay true for minutes, so whoever begins to listen meanwhile is told, too."""
+        self._retries: dict[SessionId, Live] = {}
+        """The retry under way in each session. It may take minutes, so new listeners receive it too."""
 
     async def record(self, session: SessionId, events: Sequence[Progress]) -> Sequence[AnyEvent]:
-        """Keep the events durably and return everything that happened because of them.
+        """Record the events durably and return everything that happened because of them.
 
-        Where the disk does not take them, whoever tells them hears so; but what a model call used was used, and is owed to the log.
+        If the disk fails, raise the fault; but the usage of a model call has been spent, so recording it is owed to the log.
         """
-        # Whatever comes of a model, it is no longer tried.
-        self._again.pop(session, None)
-        async with self._house.hold(session) as actor:
+        # A result of any kind ends the retry.
+        self._retries.pop(session, None)
+        async with self._registry.hold(session) as actor:
             try:
                 return await actor.submit(RecordProgress(by=SYSTEM, events=tuple(events)))
             except (TryLater, Broken) as fault:
@@ -54,29 +54,29 @@ class SessionJournal:
                 raise
 
     async def keep(self, value: JsonValue) -> Payload:
-        """Return the payload of a value, kept as a blob where it is big."""
-        return await keep(value, self._house.stores.blobs)
+        """Return a value as a payload, stored as a blob if it is big."""
+        return await keep(value, self._registry.stores.blobs)
 
     def load(self, payload: Payload) -> JsonValue:
         """Return the value of a payload."""
-        return load(payload, self._house.stores.blobs)
+        return load(payload, self._registry.stores.blobs)
 
-    def say(self, session: SessionId, live: Live) -> None:
-        """Tell whoever listens; one who does not keep up misses something, which the log has."""
+    def publish(self, session: SessionId, live: Live) -> None:
+        """Pass live output to all listeners. One that does not keep up misses some of it, but the log has it."""
         if live.kind == "again":
-            self._again[session] = live
+            self._retries[session] = live
         else:
-            self._again.pop(session, None)
+            self._retries.pop(session, None)
         for listener in self._listeners.get(session, ()):
             if listener.qsize() < _MANY:
                 listener.put_nowait(live)
 
     @asynccontextmanager
     async def listen(self, session: SessionId) -> AsyncGenerator[AsyncIterator[Live]]:
-        """Tell what is tried again right now, and everything that is said while the context is open."""
+        """Yield the retry under way, if any, and all live output while the context is open."""
         queue: asyncio.Queue[Live] = asyncio.Queue()
-        if (again := self._again.get(session)) is not None:
-            queue.put_nowait(again)
+        if (retry := self._retries.get(session)) is not None:
+            queue.put_nowait(retry)
         listeners = self._listeners.setdefault(session, set())
         listeners.add(queue)
         try:
@@ -88,7 +88,7 @@ class SessionJournal:
 
 
 def _without_words(event: ModelResponded | ModelFailed, fault: CurtainwallError) -> ModelFailed:
-    """Return the end of a model call that counts, while whoever made it goes on as if nothing had come."""
+    """Return the event that accounts for a model call whose reply its caller treats as never received."""
     if isinstance(event, ModelFailed):
         return event
     why = f"the reply could not be kept: {fault}"

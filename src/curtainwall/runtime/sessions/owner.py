@@ -1,4 +1,4 @@
-"""Another process that decides for a session: how long its decision is waited for, and its end."""
+"""Another process that owns a session: how long to wait for its decision, and how to notice its end."""
 
 import asyncio
 import os
@@ -7,34 +7,34 @@ from collections.abc import Awaitable, Callable
 from curtainwall.model import Outcome, StreamId, Undecided, session_of
 
 DECISION_SECONDS = 10.0
-"""How long anybody waits: longer than any decision takes, so whoever owns the session is stopped or stuck."""
+"""How long to wait for a decision. It is longer than any decision takes, so past it the session's owner is stopped or stuck."""
 
 _SHORT = 0.5
 
 
 class OwnerTimeout:
-    """What one process knows of others that have let a command wait in vain."""
+    """Waits for owners' decisions, and remembers the processes that failed to decide in time."""
 
     def __init__(self, seconds: float, owner_of: Callable[[StreamId], int | None]) -> None:
         self._seconds = seconds
         self._owner_of = owner_of
-        self._unheard: set[int] = set()
+        self._unresponsive: set[int] = set()
 
     async def wait(self, stream: StreamId, decided: Awaitable[Outcome]) -> Outcome:
-        """Return what a stream's owner decides in time, which is a moment where it did not the last time.
+        """Return the decision of a stream's owner. An owner that did not decide in time before gets only a moment.
 
-        Past that `Undecided` is raised: the command is in the inbox, and counts as soon as whoever owns the stream looks there.
+        Raise `Undecided` after that: the command is in the inbox, and counts as soon as the stream's owner looks there.
         """
         owner = self._owner_of(stream)
         try:
-            async with asyncio.timeout(min(self._seconds, _SHORT) if owner in self._unheard else self._seconds):
+            async with asyncio.timeout(min(self._seconds, _SHORT) if owner in self._unresponsive else self._seconds):
                 outcome = await decided
         except TimeoutError:
             owner = self._owner_of(stream)
             if owner:
-                self._unheard.add(owner)
+                self._unresponsive.add(owner)
             raise Undecided(session_of(stream) or stream, owner) from None
-        self._unheard.discard(owner or 0)
+        self._unresponsive.discard(owner or 0)
         return outcome
 
 
@@ -52,7 +52,7 @@ class ProcessEnd:
         try:
             self._fd = os.pidfd_open(self._pid)
         except OSError:
-            # It has ended already, or is unknown: whoever waits has tried, and tries again.
+            # It has already ended, or is unknown: the waiter retries anyway.
             return
         asyncio.get_running_loop().add_reader(self._fd, self._fire)
 

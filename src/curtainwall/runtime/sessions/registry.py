@@ -1,13 +1,11 @@
-"""Every open session's actor, and the way in for commands, whichever process decides."""
+"""Keeps every open session's actor, and takes commands for any session, whichever process decides it."""
 
 import asyncio
 import logging
-import threading
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from itertools import chain
-from typing import Final, NamedTuple, Self
+from typing import Self
 
 from pydantic import JsonValue
 
@@ -26,7 +24,6 @@ from curtainwall.model import (
     CurtainwallError,
     ExtensionNoted,
     GrantId,
-    Log,
     Moment,
     NotFound,
     Outcome,
@@ -48,66 +45,23 @@ from curtainwall.model import (
     session_stream,
     wanted_lease,
 )
-from curtainwall.runtime.sessions.actor import Actor, Neighbours, Stores
+from curtainwall.runtime.sessions.actor import Actor, Neighbours
 from curtainwall.runtime.sessions.alarm import Alarm
-from curtainwall.runtime.sessions.decider import RulesNow
+from curtainwall.runtime.sessions.decider import Decider, RulesNow
 from curtainwall.runtime.sessions.feed import LogFeed, StreamWaiters, Tail
+from curtainwall.runtime.sessions.folds import SessionFolds, StateCache
 from curtainwall.runtime.sessions.owner import DECISION_SECONDS, OwnerTimeout, ProcessEnd
+from curtainwall.runtime.sessions.stores import Stores
 from curtainwall.session import (
     ProjectState,
     SessionState,
     decide_project,
-    fold,
     fold_project,
     lift,
     posts_of,
     rejection_posts,
     unanswerable,
 )
-
-_PAGE: Final = 1_000
-_MOST: Final = 256
-
-
-class _Folded(NamedTuple):
-    seq: int
-    state: SessionState
-
-
-class StateCache:
-    """What the log says of the sessions that were looked at lately. It may be asked from any thread."""
-
-    def __init__(self, log: Log, most: int = _MOST) -> None:
-        self._log = log
-        self._most = most
-        self._mine = threading.Lock()
-        self._locks: dict[StreamId, threading.Lock] = {}
-        self._kept: OrderedDict[StreamId, _Folded] = OrderedDict()
-
-    def state(self, stream: StreamId) -> SessionState:
-        """Return the state up to the end of the log; whoever comes while somebody else folds it waits for that."""
-        with self._mine:
-            lock = self._locks.setdefault(stream, threading.Lock())
-        with lock:
-            return self._folded(stream)
-
-    def _folded(self, stream: StreamId) -> SessionState:
-        """Fold on, page by page, so that a long log does not have to fit into memory."""
-        seq, state = self._kept.pop(stream, None) or _Folded(0, SessionState())
-        if seq > self._log.head(stream):
-            # Another log than the one that was read: it was deleted, or rescued in part.
-            seq, state = 0, SessionState()
-        while page := self._log.read(stream, seq, _PAGE):
-            state, seq = fold(map(lift, page), state), page[-1].seq
-        with self._mine:
-            if seq:
-                self._kept[stream] = _Folded(seq, state)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-            if len(self._locks) > 2 * self._most:
-                self._locks = {name: lock for name, lock in self._locks.items() if name in self._kept or lock.locked()}
-        return state
-
 
 _LOG = logging.getLogger(__name__)
 _LOOK_AGAIN = 1.0
@@ -116,25 +70,35 @@ _INBOX, _WANTED = inbox_of(StreamId("")), wanted_lease(StreamId(""))
 
 
 class SessionRegistry:
-    """One process's part of the house: it decides for the sessions whose lease it holds, and posts to the others."""
+    """One process's share of the sessions: it decides for those whose lease it holds, and posts commands to the others."""
 
-    def __init__(self, stores: Stores, clock: Clock, rules: RulesNow, *, linger: float = 2.0, patience: float = DECISION_SECONDS) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        clock: Clock,
+        rules: RulesNow,
+        *,
+        folds: SessionFolds | None = None,
+        linger: float = 2.0,
+        patience: float = DECISION_SECONDS,
+    ) -> None:
         self.stores = stores
         self.clock = clock
         self.rules = rules
         self.wakes = StreamWaiters()
         self._patience = OwnerTimeout(patience, self._owner_pid)
         self.feed = LogFeed(stores.log, self.wakes, self._tail)
-        self._folds = StateCache(stores.log)
+        self._folds = folds or SessionFolds(stores.log)
+        self._states = StateCache(stores.log, self._folds)
         self.alarm = Alarm(clock, self._expire)
         self._neighbours = Neighbours(self._actor, lambda stream: self.wakes.wake(frozenset((stream,))), self.alarm)
         self._actors = self._neighbours.actors
         self._tasks: set[asyncio.Task[None]] = set()
         self._linger = linger
-        self._opened = AsyncExitStack()
+        self._exit_stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        changes = await self._opened.enter_async_context(self.stores.log.watch(self._concerns))
+        changes = await self._exit_stack.enter_async_context(self.stores.log.watch(self._concerns))
         self.spawn(self._watch(changes))
         self.spawn(self._sweep())
         self.spawn(self.alarm.run())
@@ -144,7 +108,7 @@ class SessionRegistry:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._opened.aclose()
+        await self._exit_stack.aclose()
         actors = tuple(self._actors.values())
         self._actors.clear()
         for actor in actors:
@@ -155,10 +119,10 @@ class SessionRegistry:
         return ordered_id(self.clock.now(), self.clock.entropy(5))
 
     async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
-        """Have a command decided by whoever owns the session, and return where the log ends then; raise its refusal.
+        """Have the session's owner decide a command. Return where the log ends after it, or raise its refusal.
 
-        The same key twice is the same command: the second caller gets the first one's outcome. Another process has so many seconds for
-        its decision as this one has patience; past them `Undecided` is raised, and the command still counts as soon as that one goes on.
+        The same key twice is the same command: the second caller gets the first one's outcome. If another process owns the session and does
+        not decide within `patience` seconds, raise `Undecided`; the command still counts once that process continues.
         """
         stream, inbox = session_stream(session), self.stores.inbox
         if key is None:
@@ -180,7 +144,7 @@ class SessionRegistry:
         return _seq(outcome)
 
     def hold(self, session: SessionId) -> AbstractAsyncContextManager[Actor]:
-        """Lend the session's actor and keep it in memory meanwhile; raise `TryLater` while another process owns it."""
+        """Return the session's actor and keep it in memory while it is held; raise `TryLater` while another process owns it."""
         stream = session_stream(session)
         actor = self._actor(stream)
         if actor is None:
@@ -189,30 +153,30 @@ class SessionRegistry:
         return _Hold(actor)
 
     def want(self, session: SessionId) -> None:
-        """Ask whichever other process decides for a session to let go of it as soon as it has nothing to do there."""
+        """Ask the process that owns a session to release it as soon as it has nothing to do there."""
         stream = session_stream(session)
         if stream not in self._actors:
             self.stores.leases.tell(wanted_lease(stream))
 
     async def until_free(self, stream: StreamId, patience: float) -> None:
-        """Return when whoever decides for a stream lets go of it for others, or ends; after so many seconds at the latest."""
+        """Return when a stream's owner releases it or ends, or after `patience` seconds."""
         with self.wakes.waiter(freed_lease(stream)) as freed, ProcessEnd(self._owner_pid(stream), freed), suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await freed.wait()
 
     def peek(self, session: SessionId) -> SessionState | None:
-        """Return the state of a session that is in memory here, to look at; None where the log has to be asked, or knows more by now."""
+        """Return a session's state if it is in memory here and up to date with the log, otherwise None. Read only."""
         stream = session_stream(session)
         actor = self._actors.get(stream)
         return actor.state if actor is not None and actor.seq == self.stores.log.head(stream) else None
 
     def look_at(self, session: SessionId) -> SessionState:
-        """Return a session's state as the log tells it now, whoever decides for it; of a log that is not there the empty one."""
+        """Return a session's current state from the log, whichever process owns it; the empty state if there is no log."""
         state = self.peek(session)
-        return self._folds.state(session_stream(session)) if state is None else state
+        return self._states.state(session_stream(session)) if state is None else state
 
     async def revoke(self, grant: GrantId, by: Who) -> None:
-        """Take a standing answer back, in whichever session or project it stands."""
+        """Revoke a grant, in whichever session or project it was given."""
         for row in self.stores.index.grants():
             if grant not in (row.grant.id, row.grant.plan):
                 continue
@@ -225,15 +189,15 @@ class SessionRegistry:
         raise NotFound(f"there is no grant `{grant}`")
 
     async def bind(self, route: Route, session: SessionId, by: Who, *, instead_of: SessionId | None = None) -> SessionId:
-        """Let a place lead to a session instead of another, or of none, and return the one that it leads to now.
+        """Route a place to a session, replacing `instead_of` or no session, and return the session it leads to now.
 
-        Whoever comes second, in whichever process, gets the first one's session. The session may be opened after this.
+        If two callers compete, in any process, the second gets the first one's session. The session may be opened afterwards.
         """
         while True:
             end = self.stores.log.head(HOUSE)
-            found = self.stores.index.session_at(route)
-            if found != instead_of and found is not None:
-                return found
+            current = self.stores.index.session_at(route)
+            if current != instead_of and current is not None:
+                return current
             event = RouteSet(at=self.clock.now(), route=route, session=session, by=by)
             try:
                 await self.stores.log.append(Batch((Write(HOUSE, end, (event,)),)))
@@ -242,7 +206,7 @@ class SessionRegistry:
             return session
 
     async def note(self, extension: str, data: Mapping[str, JsonValue]) -> None:
-        """Write down in the house's log what an extension has to remember."""
+        """Record in the house log what an extension has to remember."""
         while True:
             event = ExtensionNoted(at=self.clock.now(), extension=extension, data=data)
             try:
@@ -252,7 +216,7 @@ class SessionRegistry:
             return
 
     async def delete(self, session: SessionId, by: Who) -> None:
-        """Delete a session's log for good; the house keeps that it was there and where it ended. Open asks forbid it."""
+        """Delete a session's log for good. The house log records that it existed and where it ended. Refused while asks are open."""
         stream = session_stream(session)
         async with self.hold(session) as actor:
             if actor.state.opened is None:
@@ -266,21 +230,22 @@ class SessionRegistry:
             else:
                 raise TryLater(f"others keep writing to `{stream}` or to the house; try again")
             self._actors.pop(stream, None)
+            self._folds.forget(stream)
         await actor.stop()
-        # Its actor has taken nothing in that it could tell of.
+        # The actor took in no events, so it notified nobody.
         self.wakes.wake(frozenset((stream,)))
 
     async def _deletion(self, session: SessionId, actor: Actor, by: Who) -> Batch:
-        """Return what the house keeps of a session that ends here; it stands only as long as nothing more is written there."""
+        """Return the batch that records a session's deletion. It is valid only as long as nothing more is written to the session."""
         log, end, house_end = self.stores.log, self.stores.log.head(actor.stream), self.stores.log.head(HOUSE)
         await actor.catch_up(end)
         if actor.state.approvals:
-            many = len(actor.state.approvals)
-            raise CommandRefused(f"session `{session}` has {many} open approval{'s' if many > 1 else ''}; answer what is open first")
+            count = len(actor.state.approvals)
+            raise CommandRefused(f"session `{session}` has {count} open approval{'s' if count > 1 else ''}; answer what is open first")
         [last] = log.read(actor.stream, end - 1, 1)
         now, why = self.clock.now(), f"session `{session}` was deleted"
         deleted = SessionDeleted(at=now, session=session, name=actor.state.name, entries=end, head=last.hash.hex(), by=by)
-        # Whoever waits for a decision, or for an answer from here, is told in the same commit.
+        # The same commit notifies everyone who waits for a decision or an answer from this session.
         waiting = self.stores.inbox.waiting(actor.stream)
         consumed = (Consumed(actor.stream, row.key, Outcome(code=NotFound.code, message=why)) for row in waiting)
         unanswered = unanswerable(actor.state, actor.state.peers, PeerStatus.REFUSED, why, now)
@@ -294,13 +259,17 @@ class SessionRegistry:
         lease = self.stores.leases.take(stream)
         if lease is None:
             return None
-        actor = Actor(stream, lease, self.stores, self.clock, self.rules, self._neighbours)
+        decider = Decider(stream, self.stores.log, self._folds, self.clock, self.rules)
+        actor = Actor(stream, lease, self.stores, decider, self._neighbours)
         try:
             actor.start()
         except BaseException:
             lease.release()
             raise
         self._neighbours.add(actor)
+        if self._folds.is_due(actor.folded):
+            # Not only when the session is released: if the process were killed each time, it would refold everything each time.
+            self.spawn(self._save_fold(actor))
         return actor
 
     def _tail(self, stream: StreamId) -> Tail | None:
@@ -308,7 +277,7 @@ class SessionRegistry:
         return None if actor is None else actor.tail
 
     async def _outcome(self, stream: StreamId, key: str) -> Outcome:
-        """Wait for the owner's decision; take over at once where the owner ends."""
+        """Wait for the owner's decision, and take over at once if the owner ends."""
         with self.wakes.waiter(stream, freed_lease(stream)) as woken, ProcessEnd(self._owner_pid(stream), woken):
             while True:
                 woken.clear()
@@ -322,7 +291,7 @@ class SessionRegistry:
                         await woken.wait()
 
     def _owner_pid(self, stream: StreamId) -> int | None:
-        """Return who decides for a stream; None for nobody, and where that cannot be told now."""
+        """Return the process that owns a stream; None if there is none or it cannot be determined now."""
         try:
             owner = self.stores.leases.owner(stream)
         except CurtainwallError:
@@ -342,9 +311,9 @@ class SessionRegistry:
         raise TryLater(f"others keep writing to `{stream}`")
 
     def _concerns(self, name: StreamId) -> bool:
-        """Tell whether somebody here wants to hear of a stream; whoever begins to wait later looks at the log first.
+        """Tell whether changes to a stream matter here. Later waiters need not be considered: they look at the log first.
 
-        Of one that only this process writes its actor tells, once it has taken in what was written.
+        For a stream that only this process writes, its actor notifies waiters once it has taken in what was written.
         """
         return name not in self._actors and (name in self.wakes or name.startswith((_INBOX, _WANTED)))
 
@@ -359,12 +328,12 @@ class SessionRegistry:
                     self.spawn(self._hand_over(actor))
 
     def _actors_of(self, what: str, streams: frozenset[StreamId]) -> tuple[Actor, ...]:
-        """Return the actors of whose inbox or lease there is news; entries of their own stream are none to them."""
-        found = (self._actors.get(StreamId(name.removeprefix(what))) for name in streams if name.startswith(what))
-        return tuple(actor for actor in found if actor is not None)
+        """Return the actors whose inbox or lease changed. Entries of their own stream are not news to them."""
+        actors = (self._actors.get(StreamId(name.removeprefix(what))) for name in streams if name.startswith(what))
+        return tuple(actor for actor in actors if actor is not None)
 
     async def _hand_over(self, actor: Actor) -> None:
-        """Let another process decide as soon as a session is not needed here."""
+        """Release a session to another process as soon as it is not needed here."""
         await actor.rest()
         if self._actors.get(actor.stream) is actor:
             del self._actors[actor.stream]
@@ -380,7 +349,7 @@ class SessionRegistry:
                     await self._let_go(actor)
 
     def _expire(self, stream: StreamId, approvals: frozenset[ApprovalId]) -> bool:
-        """Have approvals expire whose time is over; False where another process decides for their session, or nobody can now."""
+        """Expire approvals whose deadline has passed; return False if another process owns the session or nobody can decide now."""
         index, session = self.stores.index, session_of(stream)
         try:
             if not any(index.approvals(ApprovalQuery(session=session, approval=approval)) for approval in approvals):
@@ -398,15 +367,29 @@ class SessionRegistry:
         return True
 
     async def _let_go(self, actor: Actor) -> None:
-        """Stop deciding for a session, and tell whoever waits for it; what it asked expires all the same."""
-        # Before the lease is free: whoever takes it next knows better.
+        """Release a session and notify the processes that wait for it. Its approvals still expire."""
+        # Before the lease is released: the next owner knows better.
         self.alarm.set(actor.stream, actor.deadlines)
         await actor.stop()
         if actor.is_wanted:
             self.stores.leases.tell(freed_lease(actor.stream))
+        await self._save_fold(actor)
+
+    async def _save_fold(self, actor: Actor) -> None:
+        """Save a snapshot of an actor's fold if it is worth one, in a thread."""
+        folded = actor.folded
+        if not self._folds.is_due(folded):
+            return
+        try:
+            is_saved = await asyncio.to_thread(self._folds.save, actor.stream, folded)
+        except Exception:  # noqa: BLE001 - also where no thread can be started: a cache keeps nobody from going on
+            _LOG.warning("no snapshot of `%s` could be made", actor.stream, exc_info=True)
+            return
+        if is_saved:
+            actor.saved_at(folded.seq)
 
     def spawn(self, work: Coroutine[None, None, None], name: str | None = None) -> "asyncio.Task[None]":
-        """Have something done beside everything else, for as long as the house is open."""
+        """Run a background task until the registry closes."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -414,7 +397,7 @@ class SessionRegistry:
 
 
 class _Hold(AbstractAsyncContextManager[Actor]):
-    """Keeps an actor in memory: a class, because every call and every turn holds its session."""
+    """Keeps an actor in memory. A class rather than a generator, because every call and every turn holds its session."""
 
     __slots__ = ("_actor",)
 

@@ -1,1 +1,1 @@
-"""The web pages as a service: what they are given, where they listen, and who signs in."""
+"""The web pages as a service: their ports, where they listen, and who signs in."""

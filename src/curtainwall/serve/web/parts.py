@@ -1,4 +1,4 @@
-"""What the web is given: rules to try calls with, sessions to begin, records, jobs and teams."""
+"""What the web pages need: rules to try calls with, new sessions, records, jobs and teams."""
 
 import json
 import re
@@ -16,7 +16,6 @@ from curtainwall.channels.cron import FiringRow, JobHistories, JobRow, firing_ro
 from curtainwall.channels.status import HealthNow
 from curtainwall.channels.web import CallTrial, CallTrialResult, HealthFinding, NewSession, Spending, TeamSummary
 from curtainwall.compose.agents import RunningAgents, default_mode, default_model_of
-from curtainwall.compose.doctor import examine
 from curtainwall.compose.gate import GatedSessions
 from curtainwall.compose.setup import Setup
 from curtainwall.compose.tools import judging_tools
@@ -59,44 +58,44 @@ from curtainwall.teams.pairs import Pair, PairFigures
 
 _COUNTED = frozenset({"ModelResponded", "ModelFailed"})
 _EVERY_SESSION = 1_000_000
-_BEGUN = re.compile(rb'\{"seq":\d+,"at":"([0-9T:.Z-]{1,40})"')
+_LINE_START = re.compile(rb'\{"seq":\d+,"at":"([0-9T:.Z-]{1,40})"')
 
 
 class WebRuleTrials:
-    """The rules in force at the moment somebody looks."""
+    """The rules currently in force."""
 
     def __init__(self, setup: Callable[[], Setup]) -> None:
         self._setup = setup
 
     def rules(self) -> Sequence[RuleStatus]:
-        """Return every rule in force as it stands in general."""
+        """Return every rule in force with its general status."""
         setup = self._setup()
         own = (_standing_of(card, f"only for {whose}") for card, whose in setup.own_cards.items())
         return [*map(_standing_of, setup.policy.rules), *own]
 
     def warnings(self) -> Sequence[str]:
-        """Return what the reader of the rules should know about them."""
+        """Return warnings about the rules for their readers."""
         return self._setup().warnings
 
     def tools(self) -> Sequence[str]:
-        """Return the names of the tools there are."""
+        """Return the names of all tools."""
         return sorted(spec.full_name for spec in judging_tools(self._setup()).listing())
 
     def try_call(self, trial: CallTrial) -> CallTrialResult:
-        """Return what the rules say of a call, whatever is in it; nothing is run."""
+        """Return what the rules say about a call, whatever it contains; nothing is run."""
         setup = self._setup()
         judge = judge_for(setup, self._workspace(setup, trial.project), trial.mode, frozenset(trial.labels))
         ruling = _ruling(judge, trial)
-        told = explain_trial(setup, judge, ruling, trial.tool)
+        explanation = explain_trial(setup, judge, ruling, trial.tool)
         subject = ruling.subject
         return CallTrialResult(
             effect=ruling.verdict.effect,
             reason=ruling.verdict.reason,
-            resources=tuple((it.role.value, it.value) for it in subject.resources) if subject else (),
-            rules=tuple(map(_deciding_rule, told.rules)),
-            facts=told.facts,
-            labels=told.labels,
-            changes=told.changes,
+            resources=tuple((resource.role.value, resource.value) for resource in subject.resources) if subject else (),
+            rules=tuple(map(_deciding_rule, explanation.rules)),
+            facts=explanation.facts,
+            labels=explanation.labels,
+            changes=explanation.changes,
         )
 
     def _workspace(self, setup: Setup, project: str) -> Workspace:
@@ -106,44 +105,50 @@ class WebRuleTrials:
 
 
 class WebSessionStarter:
-    """Sessions that begin on the web, and go on in this process."""
+    """Starts sessions from the web, which continue in this process."""
 
     def __init__(self, work: RunningAgents) -> None:
         self._work = work
 
-    async def begin(self, wish: NewSession, by: Who) -> Opened:
-        """Open a session whose agent works here; raise a refusal that says what is wrong with the wish."""
+    async def begin(self, request: NewSession, by: Who) -> Opened:
+        """Open a session whose agent works here; raise a refusal that says what is wrong with the request."""
         usual = self._work.desk.usual
-        workspace = _directory(wish.workspace) if wish.workspace else None
-        here, agent = Route(channel=WEB, reference=by.name), wish.agent or usual.agent
-        mode = default_mode(agent, workspace) if wish.mode is Mode.DEFAULT else wish.mode
-        wanted = replace(
-            usual, agent=agent, model=wish.model or self._model_of(agent), workspace=workspace, name=wish.name, mode=mode, routes=(here,)
+        workspace = _directory(request.workspace) if request.workspace else None
+        here, agent = Route(channel=WEB, reference=by.name), request.agent or usual.agent
+        mode = default_mode(agent, workspace) if request.mode is Mode.DEFAULT else request.mode
+        spec = replace(
+            usual,
+            agent=agent,
+            model=request.model or self._model_of(agent),
+            workspace=workspace,
+            name=request.name,
+            mode=mode,
+            routes=(here,),
         )
-        opened = await self._work.desk.begin(wanted, by)
-        given = f"`{workspace}` is given to `{agent}`, which can read and change everything in it without asking"
-        return Opened(session=opened.session, notes=(given,) if mode is not wish.mode else ())
+        opened = await self._work.desk.begin(spec, by)
+        note = f"`{workspace}` is given to `{agent}`, which can read and change everything in it without asking"
+        return Opened(session=opened.session, notes=(note,) if mode is not request.mode else ())
 
     def _model_of(self, agent: str) -> str:
         wired, usual = self._work.wired, self._work.desk.usual
         return usual.model if agent == usual.agent else model_for(wired.setup.config.agents, agent, default_model_of(wired))
 
     def attend(self, session: SessionId) -> None:
-        """Let the session's agent go on here, where nobody else does."""
+        """Let the session's agent continue here, unless another process already runs it."""
         self._work.turns.attend(session)
 
     def models(self) -> Sequence[str]:
-        """Return the names of models that could be chosen, the usual one first."""
-        named = (f"{name}:{it.model}" for name, it in self._work.wired.setup.config.models.items() if it.model)
-        return tuple(dict.fromkeys((self._work.desk.usual.model, *named, "demo")))
+        """Return the models to choose from, the default first."""
+        configured = (f"{name}:{model.model}" for name, model in self._work.wired.setup.config.models.items() if model.model)
+        return tuple(dict.fromkeys((self._work.desk.usual.model, *configured, "demo")))
 
     def agents(self) -> Sequence[str]:
-        """Return the names of agents that could be chosen, the usual one first."""
-        return tuple(dict.fromkeys((self._work.desk.usual.agent, *self._work.crew.names)))
+        """Return the agents to choose from, the default first."""
+        return tuple(dict.fromkeys((self._work.desk.usual.agent, *self._work.agents.names)))
 
 
 class WebRecords:
-    """What was kept, read from the log and the files beside it."""
+    """Stored records, read from the log and the files beside it."""
 
     def __init__(self, wired: GatedSessions, health: HealthNow) -> None:
         self._wired = wired
@@ -151,26 +156,26 @@ class WebRecords:
         self._spent = SpendingByDay(wired.store.log)
 
     def audit(self, session: SessionId, until: str) -> Iterator[Mapping[str, JsonValue]]:
-        """Go back through a session's audit, from its last line that is no later than a time."""
+        """Yield a session's audit backwards, from its last line that is not later than a time."""
 
         def is_wanted(line: bytes) -> bool:
-            begun = _BEGUN.match(line)
-            return begun is None or begun[1].decode() <= until
+            match = _LINE_START.match(line)
+            return match is None or match[1].decode() <= until
 
         for line in lines_backwards(self._wired.setup.home.session(session).audit, is_wanted):
             try:
-                told = json.loads(line)
+                entry = json.loads(line)
             except ValueError:
-                told = {"type": "unreadable line", "line": line[:500]}
-            yield cast("dict[str, JsonValue]", told) if isinstance(told, dict) else {"type": "unreadable line"}
+                entry = {"type": "unreadable line", "line": line[:500]}
+            yield cast("dict[str, JsonValue]", entry) if isinstance(entry, dict) else {"type": "unreadable line"}
 
     def spending(self, since: Millis) -> Sequence[Spending]:
-        """Return what was used on each day since a time, oldest first."""
+        """Return the usage of each day since a time, oldest first."""
         rows = self._wired.store.index.sessions(SessionQuery(since=since, limit=_EVERY_SESSION))
         return self._spent.total([row.session for row in rows])
 
     def health(self) -> Sequence[HealthFinding]:
-        """Return how the services are, and what this machine can guarantee."""
+        """Return the state of the services, and what this machine can guarantee."""
         now = self._health()
         files = "the old ones stay in force" if now.fault_in_files else ""
         own = [
@@ -180,19 +185,26 @@ class WebRecords:
         ]
         if now.wait_for_restart:
             own.append(HealthFinding("restart", "warn", f"tables {', '.join(now.wait_for_restart)} hold from the next start on"))
+        # Start-up time: the page of health is seldom looked at.
+        from curtainwall.compose.doctor import examine
+
         services = [HealthFinding(name, _standing(fault), fault or "runs") for name, fault in now.services.items()]
-        return [*own, *services, *(HealthFinding(it.name, it.standing, it.what, it.todo) for it in examine(self._wired.setup.home))]
+        return [
+            *own,
+            *services,
+            *(HealthFinding(finding.name, finding.status, finding.what, finding.todo) for finding in examine(self._wired.setup.home)),
+        ]
 
     def load(self, payload: Payload) -> JsonValue:
-        """Return the value of a payload; where it is lost, that in words."""
+        """Return the value of a payload, or a note if it is lost."""
         try:
             return load(payload, self._wired.store.blobs)
-        except CurtainwallError as fault:
-            return f"[{fault}]"
+        except CurtainwallError as error:
+            return f"[{error}]"
 
 
 class SpendingByDay:
-    """Model requests by day; each session's log is read on from where it was read before."""
+    """Model usage by day; each session's log is read incrementally."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -241,10 +253,10 @@ def _sum(one: Spending, other: Spending) -> Spending:
 def _ruling(judge: Judge, trial: CallTrial) -> TrialResult:
     try:
         return judge.call(trial.tool, read_json(trial.arguments))
-    except BadCall as bad:
-        return TrialResult(denial(bad.rule, str(bad)))
-    except (ValueError, RecursionError) as fault:
-        return TrialResult(denial(INVALID, f"the arguments are no JSON: {fault}"))
+    except BadCall as error:
+        return TrialResult(denial(error.rule, str(error)))
+    except (ValueError, RecursionError) as error:
+        return TrialResult(denial(INVALID, f"the arguments are no JSON: {error}"))
 
 
 def _deciding_rule(card: RuleCard) -> DecidingRule:
@@ -271,37 +283,37 @@ def _standing(fault: str) -> Literal["ok", "fail"]:
 
 
 def _directory(path: str) -> Path:
-    """Return a directory that somebody named from another machine, where `here` means nothing."""
+    """Return a directory named by a person on another machine, where a relative path means nothing."""
     if "\0" in path or not path.startswith(("/", "~/")):
         raise CommandRefused("name a workspace by its whole path, from `/` or `~/` on")
     try:
-        found = Path(path).expanduser()
-        if not found.is_dir():
+        directory = Path(path).expanduser()
+        if not directory.is_dir():
             raise CommandRefused(f"`{path}` is no directory")
     except (OSError, ValueError, RuntimeError):
         raise CommandRefused("this workspace cannot be looked at") from None
-    return found
+    return directory
 
 
 class WebJobs:
-    """The jobs in force at the moment somebody looks."""
+    """The jobs currently in force."""
 
     def __init__(self, wired: GatedSessions, firings: JobFirings) -> None:
         self._wired = wired
         self._firings = firings
-        self._pasts = JobHistories(wired.house.feed)
+        self._histories = JobHistories(wired.registry.feed)
         self._status_of = status_in(wired.store)
 
     def rows(self) -> Sequence[JobRow]:
-        """Return the jobs: when each is due next, and what became of its last firing."""
-        return job_rows(jobs_in(self._wired.setup.config), self._pasts.all(), self._status_of, self._wired.house.clock.now())
+        """Return the jobs: when each is due next, and what happened to its last firing."""
+        return job_rows(jobs_in(self._wired.setup.config), self._histories.all(), self._status_of, self._wired.registry.clock.now())
 
     def firings(self, most: int) -> Sequence[FiringRow]:
-        """Return the last firings, the last first."""
-        return firing_rows(self._pasts.all(), self._status_of, most)
+        """Return the latest firings, newest first."""
+        return firing_rows(self._histories.all(), self._status_of, most)
 
     async def run(self, job: str, by: Who) -> SessionId:
-        """Let a job fire now, and its session work here; the house's log tells who wanted it."""
+        """Fire a job now, with its session working here; the house log records who started it."""
         if job not in self._wired.setup.config.cron:
             raise NotFound("there is no such job")
         firing = await self._firings.claim_now(job)
@@ -310,13 +322,13 @@ class WebJobs:
 
 
 class WebTeamPairs:
-    """The teams of the configuration, and what the log tells of their conversations."""
+    """The configured teams, and the figures of their conversations from the log."""
 
     def __init__(self, wired: GatedSessions) -> None:
         self._wired = wired
 
     def teams(self) -> Sequence[TeamSummary]:
-        """Return the teams of the configuration."""
+        """Return the configured teams."""
         return [
             TeamSummary(
                 name,
@@ -335,5 +347,5 @@ class WebTeamPairs:
         return self._wired.teams.talk.figures()
 
     def chain(self, pair: Pair) -> Chain | None:
-        """Return a pair's conversation with those that it waits for, where it has talked."""
+        """Return a pair's conversation with those that it waits for, if it has any messages."""
         return self._wired.teams.talk.chain(pair)

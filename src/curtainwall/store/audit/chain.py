@@ -1,6 +1,5 @@
-"""What binds the log: each entry to the one before it, each head to a key outside the database, all heads to one seal."""
+"""Binds the log together: each entry to the one before it, each head to a key outside the database, and all heads to one seal."""
 
-import hashlib
 import hmac
 import json
 import sqlite3
@@ -8,11 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from curtainwall.model import HOUSE, ExtensionNoted, SessionDeleted, StreamId, session_stream
+from curtainwall.model import CHAIN_START, HOUSE, ExtensionNoted, SessionDeleted, StreamId, entry_hash, session_stream
 from curtainwall.store.database import STREAM_SHIFT
-
-START = bytes(32)
-"""The hash before the first entry."""
 
 _ROOM = 1 << 256
 _ENTRIES = f"""
@@ -21,7 +17,7 @@ SELECT place & {(1 << STREAM_SHIFT) - 1}, CAST(kind AS TEXT), CAST(version AS IN
 FROM entry WHERE place > ? AND place < ?
 """  # noqa: S608 - a number of ours
 
-# Between two places, so that nothing but the house's own entries is looked at.
+# The bounds on `place` keep SQLite from scanning anything but the house log.
 _HOUSE_ENTRIES = f"""
 SELECT e.payload FROM head h JOIN entry e ON e.place > h.id << {STREAM_SHIFT} AND e.place < (h.id + 1) << {STREAM_SHIFT}
 WHERE h.stream = ? AND e.kind = ?
@@ -32,7 +28,7 @@ What = Literal["edited", "removed", "reordered", "cut off", "head forged", "stre
 
 @dataclass(frozen=True, slots=True)
 class ChainFault:
-    """The first thing that is wrong: where, what, and in words; no stream means that the log as a whole does not fit its seal."""
+    """The first fault in the log: where, what kind, and an explanation. Without a stream, the log as a whole does not match its seal."""
 
     stream: StreamId | None
     seq: int | None
@@ -45,7 +41,7 @@ class ChainFault:
 
 
 class Head(NamedTuple):
-    """Where a stream ended when someone wrote it down."""
+    """Where a stream ended at the time it was recorded."""
 
     stream: StreamId
     seq: int
@@ -56,7 +52,7 @@ class Head(NamedTuple):
 
 
 def parse_head(line: str) -> Head:
-    """Return the head that a printed line tells; raise ValueError for anything else."""
+    """Parse a printed head; raise ValueError for anything else."""
     digest, seq, stream = line.strip().split(" ", 2)
     name: object = json.loads(stream)
     if not isinstance(name, str) or len(digest) != 64:
@@ -64,15 +60,8 @@ def parse_head(line: str) -> Head:
     return Head(StreamId(name), int(seq), bytes.fromhex(digest))
 
 
-def link(before: bytes, stream: bytes, seq: int, kind: str, version: int, payload: bytes) -> bytes:
-    """Return the hash of an entry, given that of the one before it."""
-    name = kind.encode()
-    lead = b"%b%d:%b%d:%d:%b%d:%d:" % (before, len(stream), stream, seq, len(name), name, version, len(payload))
-    return hashlib.sha256(lead + payload).digest()
-
-
 def head_mac(key: bytes, stream: bytes, seq: int, digest: bytes) -> bytes:
-    """Return the proof that we ourselves left the stream at this entry."""
+    """Return the MAC that proves that we left the stream at this entry."""
     return hmac.digest(key, b"head%d:%b%d:%b" % (len(stream), stream, seq, digest), "sha256")
 
 
@@ -85,12 +74,12 @@ class Seal(NamedTuple):
     written: int
 
     def mac(self, key: bytes) -> bytes:
-        """Return the proof that these are all the heads there are."""
+        """Return the MAC that proves that these are all heads."""
         return hmac.digest(key, b"seal%d:%d:%d:%b" % (self.streams, self.entries, self.written, self.total), "sha256")
 
 
 def read_seal(db: sqlite3.Connection, key: bytes) -> Seal | None:
-    """Return the seal over all heads, or None where it is missing or not ours."""
+    """Return the seal over all heads, or None if it is missing or not ours."""
     row = db.execute("SELECT streams, entries, CAST(total AS BLOB), written, CAST(mac AS BLOB) FROM seal").fetchone()
     if row is None:
         return None
@@ -99,27 +88,27 @@ def read_seal(db: sqlite3.Connection, key: bytes) -> Seal | None:
 
 
 def as_number(mac: bytes) -> int:
-    """Return a head's MAC as a number; no head is 0."""
+    """Return a head's MAC as a number; an empty one is 0."""
     return int.from_bytes(mac, "big")
 
 
 def as_total(summed: int) -> bytes:
-    """Return the sum of all heads' MACs for the seal; order does not matter, so a change costs the same with any number of streams."""
+    """Return the sum of all heads' MACs for the seal. Addition is commutative, so an update costs the same for any number of streams."""
     return (summed % _ROOM).to_bytes(32, "big")
 
 
 def write_seal(db: sqlite3.Connection, key: bytes) -> None:
-    """Seal a log that has no streams yet, or one whose seal is of an older format; one that did not fit is left as it is."""
+    """Seal a log that is new or has a valid seal in an older format. An invalid seal is left as it is."""
     row = db.execute("SELECT streams, entries, CAST(total AS BLOB), written, CAST(mac AS BLOB) FROM seal").fetchone()
     if row is None:
-        empty = Seal(0, 0, START, 0)
+        empty = Seal(0, 0, CHAIN_START, 0)
         db.execute("INSERT INTO seal (one, streams, entries, total, written, mac) VALUES (1, ?, ?, ?, ?, ?)", (*empty, empty.mac(key)))
     elif hmac.compare_digest(row[4], _mac_before_counting(key, *row[:3])):
         db.execute("UPDATE seal SET mac = ?", (Seal(*row[:4]).mac(key),))
 
 
 def fits_older_seal(row: tuple[int, int, bytes, bytes], key: bytes) -> bool:
-    """Tell whether a seal of the formats that did not count what was ever written is ours."""
+    """Tell whether a seal is ours in the older format, which did not count the entries ever written."""
     return hmac.compare_digest(row[3], _mac_before_counting(key, *row[:3]))
 
 
@@ -128,12 +117,12 @@ def _mac_before_counting(key: bytes, streams: int, entries: int, total: bytes) -
 
 
 def heads(db: sqlite3.Connection) -> list[Head]:
-    """Return where every stream ends, to be kept elsewhere."""
+    """Return the end of every stream, to be kept elsewhere."""
     return [Head(StreamId(name), seq, digest) for name, seq, digest in db.execute("SELECT stream, seq, hash FROM head ORDER BY stream")]
 
 
 def verify(db: sqlite3.Connection, key: bytes, stream: StreamId | None = None, against: Iterable[Head] = ()) -> ChainFault | None:
-    """Return the first thing that is wrong with the log, or None; a stream alone can be asked for, and heads that were kept elsewhere."""
+    """Return the first fault in the log or in one stream, or None. `against` are heads that were kept elsewhere."""
     db.execute("BEGIN")
     try:
         return _verify(db, key, stream, list(against))
@@ -147,7 +136,7 @@ def _verify(db: sqlite3.Connection, key: bytes, only: StreamId | None, against: 
             None, None, "foreign schema", f"the {kind} `{name}` in the database is not ours, and could show or change anything"
         )
     summed = entries = 0
-    # The casts are for values that someone else put in: whatever they are, they are compared, never trusted.
+    # Someone else may have stored values of other types. The casts make them comparable; they are never trusted.
     columns = "id, CAST(stream AS TEXT), CAST(seq AS INTEGER), CAST(hash AS BLOB), CAST(mac AS BLOB)"
     rows = db.execute(f"SELECT {columns} FROM head ORDER BY stream").fetchall()  # noqa: S608 - the text above
     for number, name, seq, digest, mac in rows:
@@ -161,13 +150,13 @@ def _verify(db: sqlite3.Connection, key: bytes, only: StreamId | None, against: 
     names = {row[1] for row in rows}
     if only is not None and only not in names:
         return ChainFault(only, None, "stream missing", "there is no such stream")
-    if fault := _kept_elsewhere(db, [head for head in against if only is None or head.stream == only]):
+    if fault := _check_kept(db, [head for head in against if only is None or head.stream == only]):
         return fault
-    return _whole(db, key, (len(rows), entries, as_total(summed)), names) if only is None else None
+    return _check_seal(db, key, (len(rows), entries, as_total(summed)), names) if only is None else None
 
 
-def _whole(db: sqlite3.Connection, key: bytes, found: tuple[int, int, bytes], names: set[str]) -> ChainFault | None:
-    """Check what no single stream can tell: that none is missing and none was set back."""
+def _check_seal(db: sqlite3.Connection, key: bytes, actual: tuple[int, int, bytes], names: set[str]) -> ChainFault | None:
+    """Check what no single stream can show: that none is missing and none was set back."""
     for (lost,) in db.execute("SELECT 'session:' || session FROM session UNION SELECT stream FROM standing ORDER BY 1"):
         if lost not in names:
             return ChainFault(StreamId(lost), None, "stream missing", "lists still show it, but its entries and its head are gone")
@@ -179,17 +168,17 @@ def _whole(db: sqlite3.Connection, key: bytes, found: tuple[int, int, bytes], na
     seal = read_seal(db, key)
     if seal is None:
         return ChainFault(None, None, "head forged", "the seal over all heads is not ours")
-    if seal.streams > found[0]:
-        return ChainFault(None, None, "stream missing", f"{seal.streams - found[0]} of {seal.streams} streams are gone with their heads")
-    if seal[:3] != found:
+    if seal.streams > actual[0]:
+        return ChainFault(None, None, "stream missing", f"{seal.streams - actual[0]} of {seal.streams} streams are gone with their heads")
+    if seal[:3] != actual:
         return ChainFault(
-            None, None, "older copy", f"streams were set back or exchanged: {seal.entries} entries were sealed, {found[1]} are here"
+            None, None, "older copy", f"streams were set back or exchanged: {seal.entries} entries were sealed, {actual[1]} are here"
         )
     return None
 
 
 def _walk(db: sqlite3.Connection, number: int, stream: StreamId, head: Head) -> ChainFault | None:
-    name, before, expected = stream.encode(), START, 1
+    name, before, expected = stream.encode(), CHAIN_START, 1
     base = number << STREAM_SHIFT
     rows = db.execute(f"{_ENTRIES} ORDER BY place", (base, (number + 1) << STREAM_SHIFT))
     for seq, kind, version, payload, digest, is_ours in rows:
@@ -197,8 +186,8 @@ def _walk(db: sqlite3.Connection, number: int, stream: StreamId, head: Head) -> 
             return ChainFault(stream, expected, "removed", f"entry {seq} follows entry {expected - 1}")
         if seq > head.seq:
             return ChainFault(stream, seq, "head forged", f"the head ends at entry {head.seq}")
-        if not is_ours or link(before, name, seq, kind, version, payload) != digest:
-            if _stands_elsewhere(db, base, name, (seq, kind, version, payload, digest)):
+        if not is_ours or entry_hash(before, name, seq, kind, version, payload) != digest:
+            if _is_elsewhere(db, base, name, (seq, kind, version, payload, digest)):
                 return ChainFault(stream, seq, "reordered", "it is another entry of this stream")
             return ChainFault(stream, seq, "edited", "it does not fit its hash")
         before, expected = digest, seq + 1
@@ -209,20 +198,20 @@ def _walk(db: sqlite3.Connection, number: int, stream: StreamId, head: Head) -> 
     return None
 
 
-def _stands_elsewhere(db: sqlite3.Connection, base: int, name: bytes, row: tuple[int, str, int, bytes, bytes]) -> bool:
-    """Say whether an entry that does not fit was written at another place of its stream: moved as a whole, or without its hash."""
+def _is_elsewhere(db: sqlite3.Connection, base: int, name: bytes, row: tuple[int, str, int, bytes, bytes]) -> bool:
+    """Tell whether a wrong entry belongs to another place in its stream: it was moved, with or without its hash."""
     own, kind, version, payload, digest = row
-    before = START
+    before = CHAIN_START
     for seq, _, _, _, other, _ in db.execute(f"{_ENTRIES} ORDER BY place", (base, base + (1 << STREAM_SHIFT))):
-        if seq != own and link(before, name, seq, kind, version, payload) == other:
+        if seq != own and entry_hash(before, name, seq, kind, version, payload) == other:
             return True
-        if any(link(other, name, place, kind, version, payload) == digest for place in {seq, seq + 1} - {own}):
+        if any(entry_hash(other, name, place, kind, version, payload) == digest for place in {seq, seq + 1} - {own}):
             return True
         before = other
     return False
 
 
-def _kept_elsewhere(db: sqlite3.Connection, kept: list[Head]) -> ChainFault | None:
+def _check_kept(db: sqlite3.Connection, kept: list[Head]) -> ChainFault | None:
     for stream, seq, digest in kept:
         row = db.execute(
             f"SELECT h.seq, e.hash FROM head h LEFT JOIN entry e ON e.place = (h.id << {STREAM_SHIFT}) + ? WHERE h.stream = ?",  # noqa: S608 - a number of ours
@@ -239,13 +228,13 @@ def _kept_elsewhere(db: sqlite3.Connection, kept: list[Head]) -> ChainFault | No
 
 
 def named_in(db: sqlite3.Connection, extension: str, key: str) -> set[StreamId]:
-    """Return the streams that the notes of an extension in the house's own log name under a key."""
+    """Return the streams that an extension's notes in the house log list under a key."""
     rows = db.execute(_HOUSE_ENTRIES, (HOUSE, ExtensionNoted.__name__))
     notes = (json.loads(payload) for (payload,) in rows)
     return {StreamId(name) for note in notes if note["extension"] == extension for name in note["data"].get(key, ())}
 
 
 def deleted(db: sqlite3.Connection) -> set[StreamId]:
-    """Return the sessions that were deleted on purpose, as the house's own log tells."""
+    """Return the streams of sessions that the house log records as deleted on purpose."""
     rows = db.execute(_HOUSE_ENTRIES, (HOUSE, SessionDeleted.__name__))
     return {session_stream(json.loads(payload)["session"]) for (payload,) in rows}

@@ -1,4 +1,4 @@
-"""The lines of `audit.jsonl`: verdicts, approvals, outcomes and refused requests of a session, chained; all of it is in the log."""
+"""The chained lines of `audit.jsonl`: verdicts, approvals, outcomes and refused requests of a session, all derived from the log."""
 
 import hashlib
 import json
@@ -49,9 +49,9 @@ from curtainwall.model import (
 )
 
 START = "0" * 64
-"""What the first line has in place of the hash before it."""
+"""The `prev` hash of the first line."""
 
-# What is read in place of a character of which only the first bytes were written.
+# What decoding yields for a character of which only the first bytes were written.
 _HALF_READ = "\ufffd"
 _MARK = ',"hash":"'
 _TAIL = len(_MARK) + 64 + len('"}')
@@ -83,7 +83,7 @@ AUDITED = frozenset(kind.__name__ for kind in AuditedEvent.__args__)
 
 
 class Line(NamedTuple):
-    """One line as it stands in the file."""
+    """One line of the file."""
 
     seq: int
     prev: str
@@ -93,7 +93,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AuditFault:
-    """The first line that is wrong: its number in the file, the log entry it should tell of, and what is wrong."""
+    """The first wrong line: its number in the file, the log entry it should record, and what is wrong."""
 
     line: int
     seq: int
@@ -104,7 +104,7 @@ class AuditFault:
 
 
 def line_of(seq: int, event: AnyEvent, prev: str) -> Line | None:
-    """Return the line that tells an event, or None for one that is not audited."""
+    """Return the line that records an event, or None if the event is not audited."""
     fields = _fields(event)
     if fields is None:
         return None
@@ -116,7 +116,7 @@ def line_of(seq: int, event: AnyEvent, prev: str) -> Line | None:
 
 
 def parse_line(text: str) -> Line | None:
-    """Return a line whose own hash fits, or None for anything else."""
+    """Parse a line; return None unless its hash is right."""
     body = text[:-_TAIL] + "}"
     digest = hashlib.sha256(body.encode(errors="replace")).hexdigest()
     if text[-_TAIL:] != f'{_MARK}{digest}"}}':
@@ -128,24 +128,24 @@ def parse_line(text: str) -> Line | None:
         return None
 
 
-def verify_lines(found: Sequence[str], expected: Iterable[Line], complete_upto: int, torn: str = "") -> AuditFault | None:
-    """Return the first line that is not what the log says; a file may lack what came after `complete_upto`.
+def verify_lines(lines: Sequence[str], expected: Iterable[Line], complete_upto: int, torn: str = "") -> AuditFault | None:
+    """Return the first line that does not match the log. A file may lack what came after `complete_upto`.
 
-    `torn` is what follows the last line's end: a piece of the next line that the next write repairs, or something foreign.
+    `torn` is the text after the last line break: part of the next line, which the next write repairs, or something foreign.
     """
     number = 0
     remaining = list(expected)
-    for number, (text, line) in enumerate(zip(found, remaining, strict=False), start=1):
+    for number, (text, line) in enumerate(zip(lines, remaining, strict=False), start=1):
         if text == line.text:
             continue
         parsed = parse_line(text)
         if parsed is None or parsed.seq == line.seq:
             return AuditFault(number, line.seq, "edited")
-        if any(other == line.text or _seq_of(other) == line.seq for other in found[number:]):
+        if any(other == line.text or _seq_of(other) == line.seq for other in lines[number:]):
             return AuditFault(number, line.seq, "reordered")
         return AuditFault(number, line.seq, "removed" if parsed.seq > line.seq else "added")
-    if len(found) > len(remaining):
-        return AuditFault(number + 1, _seq_of(found[number]) or 0, "added")
+    if len(lines) > len(remaining):
+        return AuditFault(number + 1, _seq_of(lines[number]) or 0, "added")
     if torn and not (number < len(remaining) and remaining[number].text.startswith(torn.rstrip(_HALF_READ))):
         return AuditFault(number + 1, remaining[number].seq if number < len(remaining) else 0, "added")
     if number < len(remaining) and remaining[number].seq <= complete_upto:
@@ -254,7 +254,7 @@ def _labels(labels: tuple[LabelSource, ...]) -> dict[str, JsonValue]:
 
 
 def _measure(payload: Payload) -> JsonValue:
-    """Return size and digest of a result; what it says stays in the log."""
+    """Return the size and digest of a result; its content stays in the log."""
     if payload.blob is not None:
         return {"size": payload.blob.size, "digest": payload.blob.digest}
     content = canonical_json(payload.inline)

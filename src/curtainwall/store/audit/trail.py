@@ -1,4 +1,4 @@
-"""Keeps every session's `audit.jsonl` up with the log, in a thread of its own so that no commit waits for it."""
+"""Keeps every session's `audit.jsonl` up to date with the log, in a separate thread so that no commit waits for it."""
 
 import contextlib
 import errno
@@ -20,7 +20,7 @@ from curtainwall.store.home import StorePaths, private_directory, private_file, 
 
 Decode = Callable[[Entry], AnyEvent]
 
-# Files are synced and the log told so when nothing came for a moment; until then a crash only means catching up again.
+# Files are synced and marked in the log after a quiet moment. If we crash before that, we only catch up again.
 _QUIET_SECONDS = 0.2
 _GATHER_SECONDS = 0.05
 _GATHER_AT_MOST_SECONDS = 0.5
@@ -34,7 +34,7 @@ _READ_AUDITED = f"{READ} AND e.kind IN ({_KINDS}) ORDER BY e.place"
 
 
 class AuditBacklog(NamedTuple):
-    """What the log has for a file: where it ends, up to where the file was complete, and the audited entries after a cursor."""
+    """What the log holds for a file: the log's end, the entry up to which the file was complete, and the audited entries after a cursor."""
 
     head: int
     audited: int
@@ -42,7 +42,7 @@ class AuditBacklog(NamedTuple):
 
 
 def backlog_reader(reader: Reader) -> Callable[[StreamId, int], AuditBacklog]:
-    """Return a way to ask the log."""
+    """Return a function that reads a stream's backlog from the log."""
 
     def read_backlog(stream: StreamId, after: int) -> AuditBacklog:
         head = reader.one("SELECT seq, audited FROM head WHERE stream = ?", (stream,))
@@ -55,7 +55,7 @@ def backlog_reader(reader: Reader) -> Callable[[StreamId, int], AuditBacklog]:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How we left a file: if it is still like that, its last line need not be read."""
+    """How we left a file. If it has not changed since, its last line need not be read."""
 
     inode: int
     size: int
@@ -64,19 +64,19 @@ class _End:
 
 
 class Trail:
-    """The audit files of one home. They are always told from the log, so it does not matter who writes them, or how often."""
+    """The audit files of one home. They are always derived from the log, so it does not matter who writes them, or how often."""
 
     def __init__(
         self,
         home: StorePaths,
         read: Callable[[StreamId, int], AuditBacklog],
         decode: Decode,
-        marked: Callable[[Mapping[StreamId, int]], None],
+        mark_audited: Callable[[Mapping[StreamId, int]], None],
     ) -> None:
         self._home = home
         self._read = read
         self._decode = decode
-        self._marked = marked
+        self._mark_audited = mark_audited
         self._queue: queue.SimpleQueue[StreamId | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -85,11 +85,11 @@ class Trail:
         self._unsynced: dict[StreamId, int] = {}
 
     def touch(self, streams: Sequence[StreamId]) -> None:
-        """Say that sessions have entries to tell of."""
+        """Note that these sessions have entries to write to their files."""
         for stream in streams:
             self._queue.put(stream)
         if self._thread is None and streams:
-            # Where the machine has no room for a thread, the next touch tries again; the log stays behind its mark until then.
+            # If no thread can be started, the next touch tries again. Until then the log's mark stays behind.
             with self._starting, contextlib.suppress(RuntimeError):
                 self._start()
 
@@ -100,7 +100,7 @@ class Trail:
             self._thread = thread
 
     def close(self) -> None:
-        """Finish what was touched."""
+        """Write everything that was touched, and stop the thread."""
         if self._thread is not None:
             self._leaving.set()
             self._queue.put(None)
@@ -109,7 +109,7 @@ class Trail:
             self._leaving.clear()
 
     def rebuild(self, session: SessionId) -> int:
-        """Write a session's file anew from the log and return how many lines it has."""
+        """Rewrite a session's file from the log and return how many lines it has."""
         path = self._path(session)
         if path is None:
             return 0
@@ -120,16 +120,16 @@ class Trail:
             os.ftruncate(descriptor, 0)
             write_durably(descriptor, _bytes_of(lines))
         self._ends.pop(session, None)
-        self._marked({session_stream(session): backlog.head})
+        self._mark_audited({session_stream(session): backlog.head})
         return len(lines)
 
     def verify(self, session: SessionId) -> AuditFault | None:
-        """Return the first line that is not what the log says."""
+        """Return the first line that does not match the log, or None."""
         path = self._path(session)
         content = _content_of(path) if path is not None else b""
-        *found, torn = content.decode(errors="replace").split("\n")
+        *lines, torn = content.decode(errors="replace").split("\n")
         backlog = self._read(session_stream(session), 0)
-        return verify_lines(found, self._lines(backlog.entries, START), backlog.audited, torn)
+        return verify_lines(lines, self._lines(backlog.entries, START), backlog.audited, torn)
 
     def _run(self) -> None:
         last = False
@@ -147,17 +147,17 @@ class Trail:
             last = None in waiting
             for stream in waiting:
                 if stream is not None:
-                    # The log is the truth and stays behind its mark: whatever kept us from telling it now, we catch up later.
+                    # The log is the truth, and its mark stays behind. If anything fails here, we catch up later.
                     with contextlib.suppress(OSError, ValueError, CurtainwallError):
                         self._catch_up(stream)
         self._sync()
 
     def _gather(self) -> None:
-        """Wait for a moment, and on while more comes, but not for long: what a busy house logs is told in one go, and slows no commit."""
-        until = time.monotonic() + _GATHER_AT_MOST_SECONDS
-        came = 0
-        while not self._leaving.wait(_GATHER_SECONDS) and self._queue.qsize() > came and time.monotonic() < until:
-            came = self._queue.qsize()
+        """Wait briefly, and longer while more arrives, up to a limit. A busy house is then written in one go and slows no commit."""
+        deadline = time.monotonic() + _GATHER_AT_MOST_SECONDS
+        arrived = 0
+        while not self._leaving.wait(_GATHER_SECONDS) and self._queue.qsize() > arrived and time.monotonic() < deadline:
+            arrived = self._queue.qsize()
 
     def _catch_up(self, stream: StreamId) -> None:
         session = session_of(stream)
@@ -170,11 +170,11 @@ class Trail:
             private_directory(path.parent)
             with _locked(path) as descriptor:
                 end = self._end_of(session, descriptor)
-                # What the file lacks although it was complete once was taken from it: that stays to be seen.
+                # Lines missing before the mark were removed from the file. Do not restore them: that must stay visible.
                 start = max(end.seq, backlog.audited)
                 if start != after:
                     backlog = self._read(stream, start)
-                if lines := self._unhurried(self._lines(backlog.entries, end.hash)):
+                if lines := self._build_in_steps(self._lines(backlog.entries, end.hash)):
                     content = _bytes_of(lines)
                     write_all(descriptor, content)
                     end = _End(end.inode, end.size + len(content), lines[-1].seq, lines[-1].hash)
@@ -184,20 +184,20 @@ class Trail:
         self._unsynced[stream] = backlog.head
 
     def _end_of(self, session: SessionId, descriptor: int) -> _End:
-        """Return the file's last line, and cut off one that was torn."""
-        found = os.fstat(descriptor)
+        """Return where the file ends, after cutting off a torn last line."""
+        status = os.fstat(descriptor)
         end = self._ends.get(session)
-        if end is not None and (end.inode, end.size) == (found.st_ino, found.st_size):
+        if end is not None and (end.inode, end.size) == (status.st_ino, status.st_size):
             return end
-        whole, last = _last_line(descriptor, found.st_size)
-        if whole != found.st_size:
+        whole, last = _last_line(descriptor, status.st_size)
+        if whole != status.st_size:
             os.ftruncate(descriptor, whole)
         if not last:
-            return _End(found.st_ino, whole, 0, START)
+            return _End(status.st_ino, whole, 0, START)
         line = parse_line(last)
         if line is None:
             raise ValueError("the last line was altered: it stays as it is, for `audit verify`")
-        return _End(found.st_ino, whole, line.seq, line.hash)
+        return _End(status.st_ino, whole, line.seq, line.hash)
 
     def _lines(self, entries: Sequence[Entry], prev: str) -> Iterator[Line]:
         for entry in entries:
@@ -205,14 +205,14 @@ class Trail:
                 yield line
                 prev = line.hash
 
-    def _unhurried(self, lines: Iterable[Line]) -> list[Line]:
-        """Return the lines, made a few at a time: while we make them, no other thread gets on."""
-        made: list[Line] = []
+    def _build_in_steps(self, lines: Iterable[Line]) -> list[Line]:
+        """Build the lines a few at a time, because no other thread can run while we build them."""
+        built: list[Line] = []
         for line in lines:
-            made.append(line)
-            if len(made) % _AT_A_TIME == 0:
+            built.append(line)
+            if len(built) % _AT_A_TIME == 0:
                 self._leaving.wait(_BREATH_SECONDS)
-        return made
+        return built
 
     def _sync(self) -> None:
         done: dict[StreamId, int] = {}
@@ -225,11 +225,11 @@ class Trail:
                 done[stream] = upto
         self._unsynced.clear()
         if done:
-            self._marked(done)
+            self._mark_audited(done)
 
     def _path(self, session: SessionId) -> Path | None:
-        place = self._home.session(session)
-        return place / "audit.jsonl" if place else None
+        directory = self._home.session(session)
+        return directory / "audit.jsonl" if directory else None
 
 
 def _bytes_of(lines: Sequence[Line]) -> bytes:
@@ -237,7 +237,7 @@ def _bytes_of(lines: Sequence[Line]) -> bytes:
 
 
 def _content_of(path: Path) -> bytes:
-    """Return what a file holds; nothing where it is none: whoever put a pipe there would have us wait for ever."""
+    """Return a file's content, or nothing if it is not a regular file. Does not block if someone put a pipe there."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -252,14 +252,14 @@ def _content_of(path: Path) -> bytes:
 
 
 def last_audited(path: Path) -> int:
-    """Return the last entry that an audit file tells of in a whole line; 0 where it tells of none, or is no file."""
+    """Return the number of the last entry that has a whole line in an audit file; 0 if there is none, or no such file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return 0
     try:
-        found = os.fstat(descriptor)
-        line = parse_line(_last_line(descriptor, found.st_size)[1]) if stat.S_ISREG(found.st_mode) else None
+        status = os.fstat(descriptor)
+        line = parse_line(_last_line(descriptor, status.st_size)[1]) if stat.S_ISREG(status.st_mode) else None
     finally:
         os.close(descriptor)
     return line.seq if line else 0
@@ -275,7 +275,7 @@ def _sync_file(path: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Generator[int]:
-    """Open the file for one writer at a time, of all processes."""
+    """Open the file and lock it against other writers, in this and in other processes."""
     descriptor = private_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -285,7 +285,7 @@ def _locked(path: Path) -> Generator[int]:
 
 
 def _last_line(descriptor: int, size: int) -> tuple[int, str]:
-    """Return where the last whole line ends, and that line."""
+    """Return the offset at which the last whole line ends, and that line."""
     tail, start = b"", size
     while start > 0 and tail.count(b"\n") < 2:
         step = min(64 * 1024, start)

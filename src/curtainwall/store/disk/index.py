@@ -1,4 +1,4 @@
-"""Lists and searches, answered from the projections."""
+"""Answers list and search queries from the projections."""
 
 import json
 from collections import Counter
@@ -14,17 +14,17 @@ SELECT s.session, s.name, s.agent, s.model, s.channel, s.status, s.mode, s.works
     (SELECT json_group_array(label) FROM label l WHERE l.session = s.session), s.parent
 FROM session s {} CROSS JOIN head h ON h.stream = 'session:' || s.session
 """
-# Services ask for one session by its id with every commit; an index in the order of the list would have all of them looked at.
+# Services look up one session by its id with every commit; an index in list order would scan all sessions.
 _BY_NAME = "INDEXED BY sqlite_autoindex_session_1"
 _ASKS = "EXISTS (SELECT 1 FROM approval a WHERE a.session = s.session AND a.status = 'open')"
-# A turn that failed or was interrupted stands here in the place of `ready`, which its session is all the same.
+# The table holds how the last turn ended instead of `ready` if it failed or was interrupted. The session is ready all the same.
 _ENDINGS = ("failed", "interrupted")
 _READY = "s.status IN ('ready', 'failed', 'interrupted')"
 _ASKING = f"""
 SELECT count(DISTINCT a.session) FROM approval a CROSS JOIN session s ON s.session = a.session
 WHERE a.status = 'open' AND {_READY}
 """  # noqa: S608 - a text of our own
-# From label to label, of which there are few, and to the sessions that have one which is not known; never to all sessions.
+# Steps through the distinct labels, which are few, to the sessions with an unknown one. Never scans all sessions.
 _BEYOND = """
 s.session IN (SELECT session FROM label WHERE label IN (
     WITH RECURSIVE each(label) AS (
@@ -34,7 +34,7 @@ s.session IN (SELECT session FROM label WHERE label IN (
     SELECT label FROM each WHERE label NOT IN (SELECT value FROM json_each(?))
 ))
 """
-# A session that is ready and has an open ask waits, as its state says; only the listing has to put the two together.
+# A ready session with an open ask is waiting, as in its state. Only the listing has to combine the two.
 _WITH_STATUS = {
     "ready": f"({_READY} AND ? = 'ready' AND NOT {_ASKS})",
     "waiting": f"(s.status = ? OR ({_READY} AND {_ASKS}))",
@@ -54,58 +54,58 @@ class SqliteIndex:
         self._reader = reader
 
     def sessions(self, query: SessionQuery) -> Sequence[SessionRow]:
-        """Return sessions, newest first; `since` and `before` speak of the last change, `text` of name and workspace."""
-        wanted: list[tuple[str, object]] = [
+        """Return sessions, newest first. `since` and `before` refer to the last change, `text` to name and workspace."""
+        filters: list[tuple[str, object]] = [
             (f"s.{column} = ?", value)
             for column, value in (("agent", query.agent), ("channel", query.channel), ("workspace", query.workspace))
             if value is not None
         ]
         if query.status is not None:
-            wanted.append((_WITH_STATUS.get(query.status, "s.status = ?"), query.status))
+            filters.append((_WITH_STATUS.get(query.status, "s.status = ?"), query.status))
         if query.since is not None:
-            wanted.append(("h.at >= ?", query.since))
+            filters.append(("h.at >= ?", query.since))
         if query.before is not None:
-            wanted.append(("h.at < ?", query.before))
+            filters.append(("h.at < ?", query.before))
         if query.prefix is not None:
-            wanted.append(("s.session >= ? AND s.session < ? || char(0x10ffff)", query.prefix))
+            filters.append(("s.session >= ? AND s.session < ? || char(0x10ffff)", query.prefix))
         if query.labels_beyond is not None:
-            wanted.append((_BEYOND, json.dumps(sorted(query.labels_beyond))))
+            filters.append((_BEYOND, json.dumps(sorted(query.labels_beyond))))
         if query.without_agent is not None:
-            wanted.append((f"(s.agent <> ? OR {_ASKS})", query.without_agent))
+            filters.append((f"(s.agent <> ? OR {_ASKS})", query.without_agent))
         if query.text is not None:
-            wanted.append(("(instr(lower(s.name), lower(?)) OR instr(lower(s.workspace), lower(?)))", query.text))
-        conditions = [condition for condition, _ in wanted]
-        values = [value for condition, value in wanted for _ in range(condition.count("?"))]
+            filters.append(("(instr(lower(s.name), lower(?)) OR instr(lower(s.workspace), lower(?)))", query.text))
+        conditions = [condition for condition, _ in filters]
+        values = [value for condition, value in filters for _ in range(condition.count("?"))]
         if (place := query.shown_at) is not None:
             conditions.append(f"{_ASKS_AT})" if place.reference is None else f"{_ASKS_AT} AND reference = ?)")
             values += [place.channel] if place.reference is None else [place.channel, place.reference]
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         is_by_name = query.prefix is not None or query.labels_beyond is not None or query.shown_at is not None
-        listed = _SESSIONS.format(_BY_NAME if is_by_name else "")
-        rows = self._reader.all(f"{listed}{where} ORDER BY s.created DESC, s.session DESC LIMIT ?", [*values, max(query.limit, 0)])
+        select = _SESSIONS.format(_BY_NAME if is_by_name else "")
+        rows = self._reader.all(f"{select}{where} ORDER BY s.created DESC, s.session DESC LIMIT ?", [*values, max(query.limit, 0)])
         return [_session(row) for row in rows]
 
     def approvals(self, query: ApprovalQuery) -> Sequence[ApprovalRow]:
         """Return approvals, newest first."""
-        wanted: list[tuple[str, object]] = [
+        filters: list[tuple[str, object]] = [
             (f"{column} = ?", value) for column, value in (("session", query.session), ("approval", query.approval)) if value is not None
         ]
-        conditions = [condition for condition, _ in wanted] + (["status = 'open'"] if query.open_only else [])
+        conditions = [condition for condition, _ in filters] + (["status = 'open'"] if query.open_only else [])
         conditions += ["deadline IS NOT NULL"] if query.with_deadline else []
-        values = [value for _, value in wanted]
+        values = [value for _, value in filters]
         if (place := query.shown_at) is not None:
             conditions.append(f"{_SHOWN_AT})" if place.reference is None else f"{_SHOWN_AT} AND w.reference = ?)")
             values += [place.channel] if place.reference is None else [place.channel, place.reference]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        # There are few that are open, and many that were.
-        by = " INDEXED BY approval_open" if query.open_only and query.approval is None else ""
-        listed = _APPROVALS.format(_BRIEF if query.brief else _WHOLE)
+        # Few approvals are open, and many are settled.
+        index = " INDEXED BY approval_open" if query.open_only and query.approval is None else ""
+        select = _APPROVALS.format(_BRIEF if query.brief else _WHOLE)
         limit = _ALL if query.limit is None else max(query.limit, 0)
-        rows = self._reader.all(f"{listed}{by}{where} ORDER BY asked DESC, session DESC, approval DESC LIMIT ?", [*values, limit])
+        rows = self._reader.all(f"{select}{index}{where} ORDER BY asked DESC, session DESC, approval DESC LIMIT ?", [*values, limit])
         return [_approval(row) for row in rows]
 
     def tally(self) -> Tally:
-        """Count sessions and approvals by how they stand."""
+        """Count sessions and approvals by status."""
         sessions = Counter[str](dict(self._reader.all("SELECT status, count(*) FROM session GROUP BY status")))
         sessions["ready"] += sum(sessions.pop(ending, 0) for ending in _ENDINGS)
         for (asking,) in self._reader.all(_ASKING):
@@ -116,7 +116,7 @@ class SqliteIndex:
         return Tally(sessions, asks, oldest)
 
     def grants(self, *, all_of_them: bool = False, of: StreamId | None = None) -> Sequence[GrantRow]:
-        """Return standing answers, newest first, of all sessions and projects or of one; revoked and used ones only when all are wanted."""
+        """Return grants, newest first, of one stream or of all; revoked and used ones only with `all_of_them`."""
         where = "WHERE (? OR revoked IS NULL)" if of is None else "WHERE (? OR revoked IS NULL) AND stream = ?"
         query = f"SELECT body, stream, revoked FROM standing {where} ORDER BY at DESC, stream, id"  # noqa: S608 - one of two texts
         rows = self._reader.all(query, [all_of_them] if of is None else [all_of_them, of])
@@ -128,7 +128,7 @@ class SqliteIndex:
         return SessionId(rows[0][0]) if rows else None
 
     def routes_to(self, session: SessionId) -> Sequence[Route]:
-        """Return the places that lead to a session, in their order by name."""
+        """Return the places that lead to a session, sorted by name."""
         rows = self._reader.all("SELECT channel, reference FROM route WHERE session = ? ORDER BY channel, reference", [session])
         return [Route(channel=channel, reference=reference) for channel, reference in rows]
 

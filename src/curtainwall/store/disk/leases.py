@@ -1,4 +1,4 @@
-"""Who decides: a lock on one byte of a file per stream, which the kernel takes back with the process."""
+"""Leases: one locked byte of a file per stream. The kernel releases the lock when the process ends."""
 
 import contextlib
 import errno
@@ -16,13 +16,13 @@ from curtainwall.store.home import private_file
 
 # `struct flock` of 64-bit Linux: type, whence, start, length, pid (which must be 0 for locks of open file descriptions).
 _FLOCK = struct.Struct("hhqqi4x")
-# What messages say about an owner: which byte it holds, its process, since when. Slots may be overwritten; nothing hangs on them.
+# What messages show about an owner: its byte, its process, and since when. Slots may be overwritten; nothing depends on them.
 _SLOT = struct.Struct("<QQQ")
 _SLOTS = 1 << 14
 
 
 class OfdLease:
-    """One held lock; it ends with this object's file description."""
+    """One held lock; it ends when its file description is closed."""
 
     def __init__(self, descriptor: int, held: "set[OfdLease]") -> None:
         self._descriptor: int | None = descriptor
@@ -30,7 +30,7 @@ class OfdLease:
         held.add(self)
 
     def release(self) -> None:
-        """Let someone else decide; calling it twice is harmless."""
+        """Release the lease; calling it twice is harmless."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             self._held.discard(self)
@@ -38,7 +38,7 @@ class OfdLease:
 
 
 class OfdLeases:
-    """The leases of one home. Every take has a file description of its own, so two takers in one process exclude each other too."""
+    """The leases of one home. Each lease has a separate file description, so two takers in one process also exclude each other."""
 
     def __init__(self, path: Path, clock: Clock, hint: Callable[[StreamId], None]) -> None:
         self._path = path
@@ -59,19 +59,19 @@ class OfdLeases:
         if not is_ours:
             os.close(descriptor)
             return None
-        # A full disk does not keep anyone from deciding; the message is poorer then.
+        # A full disk must not prevent a lease; messages then show less.
         with contextlib.suppress(OSError):
             os.pwrite(descriptor, _SLOT.pack(byte, os.getpid(), self._clock.now()), byte % _SLOTS * _SLOT.size)
         with self._lock:
             return OfdLease(descriptor, self._held)
 
     def owner(self, stream: StreamId) -> Owner | None:
-        """Return who holds the lease, for a message; None when nobody does."""
+        """Return the holder of the lease, for a message, or None."""
         byte = _byte_of(stream)
         descriptor = self._open()
         try:
-            found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
-            if _FLOCK.unpack(found)[0] == fcntl.F_UNLCK:
+            lock = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+            if _FLOCK.unpack(lock)[0] == fcntl.F_UNLCK:
                 return None
             slot = os.pread(descriptor, _SLOT.size, byte % _SLOTS * _SLOT.size)
         finally:
@@ -80,11 +80,11 @@ class OfdLeases:
         return Owner(pid, since) if holder == byte else Owner(0, 0)
 
     def tell(self, news: StreamId) -> None:
-        """Let every watcher of the log hear that a lease is wanted or free; a hint, which may get lost."""
+        """Notify every watcher of the log that a lease is wanted or free. This is a hint and may get lost."""
         self._hint(news)
 
     def close(self) -> None:
-        """Release everything that was taken here."""
+        """Release every lease taken here."""
         with self._lock:
             held = list(self._held)
         for lease in held:
@@ -100,7 +100,7 @@ class OfdLeases:
 
 
 def lock_byte(descriptor: int, byte: int) -> bool:
-    """Lock one byte of a file until its description is closed; False while somebody else holds it."""
+    """Lock one byte of a file until its description is closed; return False while someone else holds it."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
     except OSError as error:
@@ -111,5 +111,5 @@ def lock_byte(descriptor: int, byte: int) -> bool:
 
 
 def _byte_of(stream: StreamId) -> int:
-    """Return the byte that stands for a stream: told from its name, so that a lease needs no write to the database."""
+    """Return the byte for a stream. It is derived from the name, so that a lease needs no write to the database."""
     return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "big") >> 2

@@ -1,21 +1,35 @@
-"""One transaction: batches are prepared, checked and written one after the other, heads and seal follow, all of it or nothing stays."""
+"""Writes transactions: each batch is prepared, checked and written, then heads and seal are updated, all or nothing."""
 
 import hmac
 import sqlite3
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from curtainwall.model import Batch, Broken, Conflict, Millis, Outcome, Post, StreamId, Write, encode_command, inbox_of, session_of
-from curtainwall.store import database
-from curtainwall.store.audit.chain import START, Seal, as_number, as_total, head_mac, link, read_seal
+from curtainwall.model import (
+    CHAIN_START,
+    Batch,
+    Broken,
+    Conflict,
+    Millis,
+    Outcome,
+    Post,
+    StreamId,
+    Write,
+    encode_command,
+    entry_hash,
+    inbox_of,
+    session_of,
+)
+from curtainwall.store.audit.chain import Seal, as_number, as_total, head_mac, read_seal
 from curtainwall.store.audit.lines import AUDITED
-from curtainwall.store.database import BUSY_MILLIS, STREAM_SHIFT, Statement, begin, statements
+from curtainwall.store.database import BUSY_MILLIS, STREAM_SHIFT, begin
+from curtainwall.store.lists import Statement, forget, statements
 from curtainwall.store.projection import changes, net
 
 
 @dataclass(slots=True, eq=False)
 class PreparedWrite:
-    """Events as bytes, and what they change in the tables."""
+    """Events as bytes, and the table changes they cause."""
 
     stream: StreamId
     expected: int
@@ -27,9 +41,9 @@ class PreparedWrite:
 
 @dataclass(slots=True, eq=False)
 class PreparedBatch:
-    """A batch that needs nothing but a transaction; `erase` names a stream that goes with it.
+    """A batch that is ready for a transaction; `erase` names a stream to delete with it.
 
-    It is doubtful where somebody was given it to write and died: it may stand in the database already.
+    A batch is doubtful if a process died after it was told to write it: it may already be in the database.
     """
 
     writes: list[PreparedWrite]
@@ -40,7 +54,7 @@ class PreparedBatch:
 
     @property
     def touched(self) -> set[StreamId]:
-        """Return the streams that change, and those for which commands wait by their inbox's name."""
+        """Return the streams that change, and the inbox names of the streams that get commands."""
         names = {write.stream for write in self.writes if write.events}
         names.update(row[0] for row in self.consumed)
         names.update(inbox_of(row[0]) for row in self.posts)
@@ -50,21 +64,21 @@ class PreparedBatch:
 
     @property
     def audited(self) -> list[StreamId]:
-        """Return the streams that have more to tell in their audit files."""
+        """Return the streams whose audit files need new lines."""
         return [write.stream for write in self.writes if write.audited]
 
     @property
     def ends(self) -> Mapping[StreamId, int]:
-        """Return where the streams end once it is written."""
+        """Return where the streams end once the batch is written."""
         return {write.stream: write.expected + len(write.events) for write in self.writes}
 
 
 def prepare(batch: Batch, erase: StreamId | None = None) -> PreparedBatch:
-    """Do everything for a batch that can be done before the transaction."""
+    """Do all work on a batch that does not need the transaction."""
     if erase is not None and any(write.stream == erase and write.events for write in batch.writes):
         raise ValueError(f"`{erase}` cannot be erased and written to at once")
     return PreparedBatch(
-        [_prepared(write) for write in batch.writes],
+        [_prepare_write(write) for write in batch.writes],
         [(row.stream, row.key, row.outcome) for row in batch.consumed],
         [prepare_post(post) for post in batch.posts],
         erase,
@@ -77,7 +91,7 @@ def prepare_post(post: Post) -> tuple[StreamId, str, str, bytes]:
     return post.stream, post.key, kind, payload
 
 
-def _prepared(write: Write) -> PreparedWrite:
+def _prepare_write(write: Write) -> PreparedWrite:
     stream, events, encoded = write.stream, write.events, write.encoded
     audited = any(kind in AUDITED for kind, _, _ in encoded) and session_of(stream) is not None
     rows = [row for change in net([change for event in events for change in changes(stream, event)]) for row in statements(change)]
@@ -94,14 +108,14 @@ class _Head:
 
     def __init__(self, name: bytes, row: tuple[int, int, bytes, bytes, Millis, int] | None) -> None:
         self.name = name
-        self.id, self.seq, self.hash, self.mac, self.at, self.audited = row or (0, 0, START, b"", 0, 0)
+        self.id, self.seq, self.hash, self.mac, self.at, self.audited = row or (0, 0, CHAIN_START, b"", 0, 0)
 
 
 class Ledger:
-    """The transactions of one connection. Heads are remembered until another connection writes."""
+    """The transactions of one connection. Heads are cached until another connection writes."""
 
     def __init__(self, db: sqlite3.Connection, key: bytes, busy_millis: int = BUSY_MILLIS) -> None:
-        # The waiting is ours from here on.
+        # `begin` does the waiting instead.
         db.execute("PRAGMA busy_timeout = 0")
         self._db = db
         self._busy_millis = busy_millis
@@ -115,11 +129,11 @@ class Ledger:
         self._decided: dict[tuple[StreamId, str], Outcome] = {}
 
     def data_version(self) -> int:
-        """Return a number that changes when another connection wrote."""
+        """Return a number that changes when another connection writes."""
         return int(self._db.execute("PRAGMA data_version").fetchone()[0])
 
     def begin(self) -> None:
-        """Begin to write; nobody else can meanwhile."""
+        """Begin a write transaction; nobody else can write until it ends."""
         begin(self._db, self._busy_millis)
         version = self.data_version()
         if version != self._seen or len(self._heads) > _CACHED_HEADS:
@@ -129,7 +143,7 @@ class Ledger:
 
     def write(self, batch: PreparedBatch, now: Millis) -> Mapping[StreamId, int]:
         """Write one batch and return where its streams end; raise `Conflict` or `Broken` before anything of it is written."""
-        if batch.is_doubtful and self.stands(batch):
+        if batch.is_doubtful and self.is_written(batch):
             return batch.ends
         ends = self._check(batch)
         if batch.erase is not None:
@@ -142,8 +156,8 @@ class Ledger:
             self._decided[stream, key] = outcome
         return ends
 
-    def stands(self, batch: PreparedBatch) -> bool:
-        """Tell whether a batch is in the database already: it came as a whole, so its last part tells for all of it."""
+    def is_written(self, batch: PreparedBatch) -> bool:
+        """Tell whether a batch is already in the database. It was committed as a whole, so checking one part is enough."""
         for write in batch.writes:
             if write.events:
                 head = self._head(write.stream)
@@ -153,11 +167,11 @@ class Ledger:
         for stream, key, outcome in batch.consumed:
             row = self._db.execute("SELECT decided, seq, code, message FROM inbox WHERE stream = ? AND key = ?", (stream, key)).fetchone()
             return row is not None and row[0] is not None and Outcome(*row[1:]) == outcome
-        find = "SELECT 1 FROM inbox WHERE stream = ? AND key = ?"
-        return bool(batch.posts) and all(self._db.execute(find, row[:2]).fetchone() for row in batch.posts)
+        query = "SELECT 1 FROM inbox WHERE stream = ? AND key = ?"
+        return bool(batch.posts) and all(self._db.execute(query, row[:2]).fetchone() for row in batch.posts)
 
     def mark_audited(self, stream: StreamId, upto: int) -> None:
-        """Note that the stream's audit file is complete up to an entry."""
+        """Record that the stream's audit file is complete up to an entry."""
         head = self._head(stream)
         if head.audited < upto <= head.seq:
             head.audited = upto
@@ -170,11 +184,11 @@ class Ledger:
 
     @property
     def written(self) -> int | None:
-        """How many entries were ever written, as far as the last transaction had to know it."""
+        """How many entries were ever written, or None if the last transaction did not need to know."""
         return None if self._seal is None else self._seal.written
 
     def abandon(self) -> None:
-        """Forget everything since `begin`."""
+        """Discard everything since `begin`."""
         self._forget()
         self._heads.clear()
         self._seal = None
@@ -182,7 +196,7 @@ class Ledger:
             self._db.execute("ROLLBACK")
 
     def count_at_least(self, written: int) -> None:
-        """Go on counting from a higher number, where entries that were written are known to be gone."""
+        """Continue counting from a higher number if entries that were written are known to be lost."""
         seal = self._sealed()
         self._write_seal(seal._replace(written=max(seal.written, written)))
 
@@ -199,18 +213,18 @@ class Ledger:
         for stream, key, _ in batch.consumed:
             if self._is_decided(stream, key):
                 raise Conflict(f"command `{key}` for `{stream}` was decided by someone else")
-        # INVARIANT: whatever can refuse a batch does so here, before anything of it is written.
+        # INVARIANT: every check that can refuse a batch happens here, before anything of it is written.
         if batch.erase is not None:
             self._head(batch.erase)
             self._require_empty_inbox(batch.erase, {key for stream, key, _ in batch.consumed if stream == batch.erase})
         self._sealed()
         return ends
 
-    def _require_empty_inbox(self, stream: StreamId, but: Set[str]) -> None:
+    def _require_empty_inbox(self, stream: StreamId, decided: Set[str]) -> None:
         waiting = {row[1] for row in self._posts if row[0] == stream and not self._is_decided(stream, row[1])}
         rows = self._db.execute("SELECT key FROM inbox WHERE stream = ? AND decided IS NULL", (stream,))
         waiting.update(key for (key,) in rows if (stream, key) not in self._decided)
-        if waiting - but:
+        if waiting - decided:
             raise Conflict(f"a command for `{stream}` came meanwhile")
 
     def _head(self, stream: StreamId) -> _Head:
@@ -233,7 +247,7 @@ class Ledger:
         before, seq, base, name = head.hash, head.seq, head.id << STREAM_SHIFT, head.name
         for kind, version, payload in write.events:
             seq += 1
-            before = link(before, name, seq, kind, version, payload)
+            before = entry_hash(before, name, seq, kind, version, payload)
             self._entries.append((base + seq, kind, version, payload, before))
         head.hash, head.seq, head.at = before, seq, write.at
         self._changed[write.stream] = head
@@ -256,11 +270,11 @@ class Ledger:
             total = as_total(as_number(seal.total) - as_number(head.mac))
             self._write_seal(Seal(seal.streams - 1, seal.entries - head.seq, total, seal.written))
         self._db.execute("DELETE FROM inbox WHERE stream = ?", (stream,))
-        database.forget(self._db, stream)
+        forget(self._db, stream)
         self._heads.pop(stream, None)
 
     def _flush(self, now: Millis) -> None:
-        """Bring everything that was collected into the tables."""
+        """Write everything that was collected to the tables."""
         db = self._db
         if self._entries:
             db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", self._entries)
@@ -269,7 +283,7 @@ class Ledger:
         if self._posts:
             db.executemany("INSERT OR IGNORE INTO inbox (stream, key, kind, payload) VALUES (?, ?, ?, ?)", self._posts)
         if self._decided:
-            # What was decided stands in the log; the row only keeps the key from being used again.
+            # The decision itself is in the log. The row only keeps the key from being used again.
             db.executemany(
                 "INSERT INTO inbox (stream, key, kind, payload, decided, seq, code, message) VALUES (?, ?, '', x'', ?, ?, ?, ?)"
                 " ON CONFLICT (stream, key) DO UPDATE SET payload = x'', decided = excluded.decided, seq = excluded.seq,"

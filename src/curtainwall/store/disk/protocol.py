@@ -1,4 +1,4 @@
-"""What a house and the process that writes for it say to each other, and how it travels."""
+"""The messages between a house and its writer process, and how they are framed."""
 
 import os
 import pickle
@@ -15,25 +15,25 @@ CHUNK: Final = 1 << 18
 """How much is read at once."""
 
 BEAT: Final = 0.5
-"""How many seconds lie between two reports at the most: one about nothing tells that the process lives."""
+"""The maximum number of seconds between two reports. An empty report shows that the process is alive."""
 
 _LENGTH: Final = 4
 
 
-def _which() -> str:
+def _code_version() -> str:
     try:
-        found = os.stat(__file__)
+        status = os.stat(__file__)
     except OSError:
         return ""
-    return f"{found.st_size}.{found.st_mtime_ns}:{__file__}"
+    return f"{status.st_size}.{status.st_mtime_ns}:{__file__}"
 
 
-CODE: Final = _which()
-"""Which code this is: what was installed meanwhile may say the same in other words, or know another format of the database."""
+CODE: Final = _code_version()
+"""Identifies this code. Code installed since may use other messages or another database format."""
 
 
 class WriterTerms(NamedTuple):
-    """The first frame: which home it is, and how its events are read."""
+    """The first frame: the home, and how to decode its events."""
 
     home: StorePaths
     key: bytes
@@ -42,7 +42,7 @@ class WriterTerms(NamedTuple):
 
 
 class WriteOrder(NamedTuple):
-    """What is wanted: batches, and perhaps a look at what others wrote."""
+    """A request to write batches and, if `look` is set, to check what others wrote."""
 
     now: Millis
     batches: Sequence[PreparedBatch]
@@ -50,14 +50,14 @@ class WriteOrder(NamedTuple):
 
 
 class WriteReport(NamedTuple):
-    """What became of all batches of some orders, in their order; and whether others wrote. The first one tells that it is ready."""
+    """The results of the batches of some orders, in order, and whether others wrote. The first report signals readiness."""
 
     written: Sequence[Written]
     was_changed: bool
 
 
 class Frames:
-    """Values on their way through a socket; both ends are processes of ours, and nobody else has it."""
+    """Frames values sent through a socket between two of our own processes, which nobody else can reach."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -69,7 +69,7 @@ class Frames:
         return len(content).to_bytes(_LENGTH, "little") + content
 
     def take(self, data: bytes) -> Iterator[Any]:
-        """Return the values that are whole with these bytes."""
+        """Yield the values that these bytes complete."""
         rest = self._rest
         rest += data
         while len(rest) >= _LENGTH and len(rest) >= (end := _LENGTH + int.from_bytes(rest[:_LENGTH], "little")):

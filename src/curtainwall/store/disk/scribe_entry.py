@@ -1,4 +1,4 @@
-"""What runs in the process that writes for a busy house: orders come in, transactions are made, reports go out."""
+"""The main program of a busy house's writer process: it receives orders, commits transactions and sends reports."""
 
 import contextlib
 import ctypes
@@ -25,24 +25,24 @@ _NOTHING: Final = WriteReport((), was_changed=False)
 
 
 def main(descriptor: int, parent: int, code: str) -> None:
-    """Write for the process at the other end until it is gone."""
-    # It ends with whoever started it, after its last word: signals for a whole group of processes are not meant for it.
+    """Write for the process at the other end of the socket until it is gone."""
+    # It ends with its parent, after its last report. Signals sent to the whole process group are not meant for it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # INVARIANT: leases end with their process, and so does this; or it would write for one that no longer decides.
+    # INVARIANT: leases end with their process, and so does this one. Otherwise it would write for an owner that no longer decides.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # One of another version would misread what it is told, and find fault with a log that has none.
+    # Another version would misread its orders, and report faults in a log that has none.
     if os.getppid() != parent or code != CODE:
         return
-    with socket.socket(fileno=descriptor) as wire:
-        wire.setblocking(True)
-        work = _Work(_Reporter(wire))
+    with socket.socket(fileno=descriptor) as connection:
+        connection.setblocking(True)
+        work = _Work(_Reporter(connection))
         orders = select.poll()
-        orders.register(wire, select.POLLIN)
+        orders.register(connection, select.POLLIN)
         while True:
             if not orders.poll(_QUIET_MILLIS):
                 work.rest()
-            elif data := wire.recv(CHUNK):
+            elif data := connection.recv(CHUNK):
                 work.go_on(data)
             else:
                 break
@@ -50,25 +50,25 @@ def main(descriptor: int, parent: int, code: str) -> None:
 
 
 class _Reporter:
-    """What the house hears: reports, and between them that this process lives, whatever its work waits for."""
+    """Sends reports to the house, and empty ones in between to show that this process is alive even while its work waits."""
 
-    def __init__(self, wire: socket.socket) -> None:
-        self._wire = wire
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
         self._lock = threading.Lock()
 
     def say(self, report: WriteReport) -> None:
         """Send a report."""
         frame = Frames.of(report)
         with self._lock:
-            self._wire.sendall(frame)
+            self._connection.sendall(frame)
 
     def keep_beating(self) -> None:
-        """Send one about nothing now, and again and again from here on."""
+        """Send an empty report now and at regular intervals from here on."""
         self.say(_NOTHING)
         threading.Thread(target=self._beat, name="curtainwall-beat", daemon=True).start()
 
     def _beat(self) -> None:
-        # It ends where nobody hears it any more; so does everything else here.
+        # Ends when the other side is gone, as does everything else here.
         with contextlib.suppress(OSError):
             while True:
                 time.sleep(BEAT)
@@ -76,19 +76,19 @@ class _Reporter:
 
 
 class _Work:
-    """Everything that it does: transactions, and the audit files of what it wrote."""
+    """The work of the process: transactions, and the audit files of what it wrote."""
 
-    def __init__(self, voice: _Reporter) -> None:
-        self._voice = voice
+    def __init__(self, reporter: _Reporter) -> None:
+        self._reporter = reporter
         self._frames = Frames()
         self._marks = _Marks()
         self._reader: Reader | None = None
         self._trail: Trail | None = None
-        self._pen: Committer | None = None
+        self._committer: Committer | None = None
         self._has_looked = False
 
     def go_on(self, data: bytes) -> None:
-        """Do what is ordered by these bytes, all of it in one transaction."""
+        """Carry out the orders in these bytes, all in one transaction."""
         orders: list[WriteOrder] = []
         for value in self._frames.take(data):
             if isinstance(value, WriterTerms):
@@ -99,58 +99,58 @@ class _Work:
             self._follow(orders)
 
     def rest(self) -> None:
-        """Note how far audit files are complete: while somebody else writes, no order comes that takes it along."""
-        if self._pen is not None:
-            self._pen.commit((), self._marks.take(), 0)
+        """Record how far audit files are complete. While the thread writes, no order arrives that would include it."""
+        if self._committer is not None:
+            self._committer.commit((), self._marks.take(), 0)
 
     def close(self) -> None:
-        """Finish the audit files, and let go of everything."""
-        if self._pen is not None and self._trail is not None and self._reader is not None:
+        """Finish the audit files and close everything."""
+        if self._committer is not None and self._trail is not None and self._reader is not None:
             self._trail.close()
-            self._pen.commit((), self._marks.take(), 0)
-            self._pen.close()
+            self._committer.commit((), self._marks.take(), 0)
+            self._committer.close()
             self._reader.close()
 
     def _begin(self, terms: WriterTerms) -> None:
         home, key, busy_millis, decode = terms
         self._reader = Reader(home.database, busy_millis)
         self._trail = Trail(home, backlog_reader(self._reader), decode, self._marks.add)
-        self._pen = Committer(home, key, busy_millis, self._trail.touch)
+        self._committer = Committer(home, key, busy_millis, self._trail.touch)
         gc.freeze()
-        self._voice.keep_beating()
+        self._reporter.keep_beating()
 
     def _follow(self, orders: Sequence[WriteOrder]) -> None:
-        assert self._pen is not None
+        assert self._committer is not None
         assert self._trail is not None
         batches = [batch for order in orders for batch in order.batches]
         now = orders[-1].now
-        written = self._pen.commit(batches, self._marks.take(), now)
+        written = self._committer.commit(batches, self._marks.take(), now)
         was_changed = False
         if any(order.look for order in orders):
-            # Nobody saw what others wrote between the last look of the thread and the first one here.
-            was_changed = self._pen.was_changed() or not self._has_looked
+            # Nobody has seen what others wrote between the thread's last look and the first one here.
+            was_changed = self._committer.was_changed() or not self._has_looked
             self._has_looked = True
-            self._pen.prune(now)
-            self._pen.report_more_behind()
-        self._voice.say(WriteReport(written, was_changed))
+            self._committer.prune(now)
+            self._committer.report_more_behind()
+        self._reporter.say(WriteReport(written, was_changed))
         done = (batch for batch, result in zip(batches, written, strict=True) if not isinstance(result, CurtainwallError))
         self._trail.touch([stream for batch in done for stream in batch.audited])
 
 
 class _Marks:
-    """How far audit files are complete: the thread that writes them says so, and the next commit takes it along."""
+    """How far audit files are complete: the audit thread adds to it, and the next commit records it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._upto: dict[StreamId, int] = {}
 
     def add(self, upto: Mapping[StreamId, int]) -> None:
-        """Note more."""
+        """Add marks."""
         with self._lock:
             self._upto.update(upto)
 
     def take(self) -> Mapping[StreamId, int]:
-        """Return what was noted since."""
+        """Return the marks added since the last call."""
         with self._lock:
             upto, self._upto = self._upto, {}
         return upto

@@ -1,4 +1,4 @@
-"""Tells who watches that something changed: directly in this store, by datagram to other processes."""
+"""Notifies watchers of changes: directly within this store, and by datagram in other processes."""
 
 import asyncio
 import contextlib
@@ -16,17 +16,17 @@ from curtainwall.model import Concerns, StreamId, TryLater
 from curtainwall.store.faults import explain_file
 
 NET_SECONDS = 1.0
-"""How often watchers look for changes that no datagram told them of."""
+"""How often watchers look for changes whose datagram was lost."""
 
-# Small, so that a watcher who does not read cannot use up the sender's buffer; what does not fit becomes "look at everything".
+# Small, so that a watcher that does not read cannot use up the sender's buffer. What does not fit becomes "look at everything".
 _DATAGRAM = 1024
-# The kernel queues about ten datagrams per socket: whoever finds so many may have missed one.
+# The kernel queues about ten datagrams per socket, so a watcher that finds this many may have missed some.
 _MANY = 8
 _ADDRESS = 107
 
 
 class Watcher:
-    """One who watches: changes coalesce until they are taken. Everything here happens on the watcher's own loop."""
+    """An iterator over changes, which coalesce until they are taken. It is used only on its own loop."""
 
     def __init__(self, concerns: Concerns | None = None) -> None:
         self.loop = asyncio.get_running_loop()
@@ -36,7 +36,7 @@ class Watcher:
         self._awake = asyncio.Event()
 
     def tell(self, names: Collection[StreamId]) -> None:
-        """Note what changed, where it concerns this one; nothing named means that anything may have."""
+        """Note the changes that concern this watcher. No names means that anything may have changed."""
         if names and self._concerns is not None:
             names = [name for name in names if self._concerns(name)]
             if not names:
@@ -58,39 +58,39 @@ class Watcher:
 
 
 class Watchers:
-    """The watchers of one store, and the way to those of others."""
+    """The watchers of one store, and the means to reach those of other processes."""
 
     def __init__(self, directory: Path, look_again: Callable[[], None]) -> None:
         self._directory = directory
         self._look_again = look_again
         self._lock = threading.Lock()
-        # Who writes may be a thread and a loop at once; for what is below.
+        # A thread and a loop may send at the same time; this lock serializes them.
         self._sending = threading.Lock()
         self._watchers: dict[Watcher, str] = {}
         self._others: list[str] = []
         self._listed: tuple[int, float] = (-1, 0.0)
         self._sender: socket.socket | None = None
-        self._place: int | None = None
+        self._directory_fd: int | None = None
 
     @contextlib.asynccontextmanager
     async def watch(self, concerns: Concerns | None = None) -> AsyncGenerator[AsyncIterator[frozenset[StreamId]]]:
-        """Tell which streams change from here on, of those that concern whoever watches."""
+        """Yield the streams that change from here on, among those that concern the watcher."""
         watcher = Watcher(concerns)
         name = secrets.token_hex(4)
-        ear = self._bind(name)
+        receiver = self._bind(name)
         with self._lock:
             self._watchers[watcher] = name
-        watcher.loop.add_reader(ear.fileno(), _receive, ear, watcher)
+        watcher.loop.add_reader(receiver.fileno(), _receive, receiver, watcher)
         self._look_again()
-        net = asyncio.create_task(self._net())
+        poll = asyncio.create_task(self._poll())
         try:
             yield watcher
         finally:
-            net.cancel()
-            watcher.loop.remove_reader(ear.fileno())
+            poll.cancel()
+            watcher.loop.remove_reader(receiver.fileno())
             with self._lock:
                 del self._watchers[watcher]
-            ear.close()
+            receiver.close()
             (self._directory / name).unlink(missing_ok=True)
 
     def loops(self) -> set[asyncio.AbstractEventLoop]:
@@ -99,29 +99,29 @@ class Watchers:
             return {watcher.loop for watcher in self._watchers}
 
     def tell(self, loop: asyncio.AbstractEventLoop, names: frozenset[StreamId]) -> None:
-        """Tell the watchers of a loop; called on that loop."""
+        """Notify the watchers of a loop; called on that loop."""
         with self._lock:
-            there = [watcher for watcher in self._watchers if watcher.loop is loop]
-        for watcher in there:
+            watchers = [watcher for watcher in self._watchers if watcher.loop is loop]
+        for watcher in watchers:
             watcher.tell(names)
 
     def tell_others(self, names: frozenset[StreamId]) -> None:
-        """Send a datagram to every other watcher. Nobody is waited for."""
+        """Send a datagram to every watcher in other processes, without waiting for any."""
         with self._sending, contextlib.suppress(OSError):
             others = self._find_others()
             if others:
                 self._send(others, names)
 
     def close(self) -> None:
-        """Let go of what is needed for sending."""
+        """Close what is needed for sending."""
         if self._sender is not None:
             self._sender.close()
             self._sender = None
-        if self._place is not None:
-            os.close(self._place)
-            self._place = None
+        if self._directory_fd is not None:
+            os.close(self._directory_fd)
+            self._directory_fd = None
 
-    async def _net(self) -> None:
+    async def _poll(self) -> None:
         while True:
             await asyncio.sleep(NET_SECONDS)
             self._look_again()
@@ -136,7 +136,7 @@ class Watchers:
             try:
                 self._sender.sendto(message, self._address(name))
             except ConnectionRefusedError:
-                # Its process is gone without a word.
+                # Its process has died.
                 (self._directory / name).unlink(missing_ok=True)
             except OSError as error:
                 # A full queue is enough to wake its owner, who then looks at everything.
@@ -148,7 +148,7 @@ class Watchers:
         before, at = self._listed
         # A directory that changed just before it was listed may have changed again within the same tick of its clock.
         if changed != before or at - changed / 1e9 < 0.1:
-            # What has a dot in its name is no ear for datagrams.
+            # A name with a dot is not a datagram socket.
             self._others = [name for name in os.listdir(self._directory) if "." not in name]
             self._listed = changed, time.time()
         with self._lock:
@@ -156,32 +156,32 @@ class Watchers:
         return [name for name in self._others if name not in ours]
 
     def _bind(self, name: str) -> socket.socket:
-        ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
-            ear.bind(self._address(name))
+            receiver.bind(self._address(name))
             (self._directory / name).chmod(0o600)
         except OSError as error:
-            ear.close()
+            receiver.close()
             raise explain_file(error, self._directory) from error
-        return ear
+        return receiver
 
     def _address(self, name: str) -> str:
-        """Return a socket's address: its path, or a short way to it where the path is longer than addresses may be."""
+        """Return a socket's address: its path, or a shorter path to it if that is too long for an address."""
         path = str(self._directory / name)
         if len(os.fsencode(path)) <= _ADDRESS:
             return path
         with self._lock:
-            if self._place is None:
-                self._place = os.open(self._directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        return f"/proc/self/fd/{self._place}/{name}"
+            if self._directory_fd is None:
+                self._directory_fd = os.open(self._directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return f"/proc/self/fd/{self._directory_fd}/{name}"
 
 
-def _receive(ear: socket.socket, watcher: Watcher) -> None:
-    """Take all datagrams that wait. What they say is a hint: anything but a list of names means "look at everything"."""
+def _receive(receiver: socket.socket, watcher: Watcher) -> None:
+    """Read all waiting datagrams. They are hints: anything but a list of names means "look at everything"."""
     count = 0
     while count < 1000:
         try:
-            message = ear.recv(4 * _DATAGRAM)
+            message = receiver.recv(4 * _DATAGRAM)
         except BlockingIOError:
             break
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The one who writes: every batch that waits is committed together with the others, in a thread or in a process of its own."""
+"""The store's writer: commits all waiting batches together, in a thread or in a separate process."""
 
 import asyncio
 import contextlib
@@ -7,30 +7,24 @@ import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from curtainwall.model import Clock, CurtainwallError, StreamId, TryLater
+from curtainwall.model import Batch, Clock, CurtainwallError, Post, StreamId, TryLater
 from curtainwall.store.disk.committer import Committer
-from curtainwall.store.disk.ledger import PreparedBatch
+from curtainwall.store.disk.ledger import PreparedBatch, prepare, prepare_post
 from curtainwall.store.disk.protocol import WriterTerms
 from curtainwall.store.faults import unsure
 
 if TYPE_CHECKING:
-    # Start-up time: only a busy process writes apart.
+    # Start-up time: only a busy process uses a writer process.
     from curtainwall.store.disk.writer_process import Pending, WaitForEnd, WriterSwitch
-
-CROWDED: Final = 100
-"""How many batches a second have to come while others are under way, so that a process of its own is worth it."""
-
-QUIET: Final = 600.0
-"""For how many seconds such a process stays while nothing is crowded."""
 
 _GROUP = 256
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """Work and who waits for it: a batch, or something that needs the database for itself."""
+    """Work and the future that waits for it: a batch, or a function that needs the database to itself."""
 
     work: PreparedBatch | Callable[[sqlite3.Connection], Any]
     loop: asyncio.AbstractEventLoop
@@ -46,21 +40,21 @@ class _Marks:
 
 @dataclass(frozen=True, slots=True)
 class _Hint:
-    """Something that watchers should hear of although nothing was written."""
+    """A name to announce to watchers although nothing was written."""
 
     name: StreamId
 
 
 @dataclass(frozen=True, slots=True)
 class _Barrier:
-    """Who wants to know that everything before it is done."""
+    """A callback to run once everything queued before it is done."""
 
     tell: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
 class _Leftover:
-    """What somebody left who was given it to write and is dying: it is taken up once they are dead."""
+    """Jobs left by a writer process that is dying. They are resumed once it is dead."""
 
     jobs: Sequence[_Job]
     death: "WaitForEnd"
@@ -72,7 +66,7 @@ _Result = tuple[_Job, object, CurtainwallError | None]
 
 @dataclass(frozen=True, slots=True)
 class CommitListener:
-    """What the writer tells the rest of the store after a commit; each but `tell` may be called from any thread."""
+    """Callbacks to the rest of the store after a commit. All except `tell` may be called from any thread."""
 
     changed: Callable[[frozenset[StreamId]], None]
     audited: Callable[[Sequence[StreamId]], None]
@@ -81,91 +75,99 @@ class CommitListener:
 
 
 class Writer:
-    """The writer of one store: a thread, and where a loop asks for it a process for everything that comes from that loop."""
+    """The writer of one store: a thread and, if an event loop asks for it, a process for everything from that loop."""
 
     def __init__(self, terms: WriterTerms, clock: Clock, listener: CommitListener) -> None:
         self._terms = terms
         self._clock = clock
-        self._heard = listener
+        self._listener = listener
         self._queue: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._apart: WriterSwitch | None = None
-        # Only the thread itself uses it.
-        self._pen = Committer(terms.home, terms.key, terms.busy_millis, listener.audited)
+        self._switch: WriterSwitch | None = None
+        # Used only by the writer thread.
+        self._committer = Committer(terms.home, terms.key, terms.busy_millis, listener.audited)
+
+    def append(self, batch: Batch, erase: StreamId | None = None) -> Awaitable[Mapping[StreamId, int]]:
+        """Return where the batch's streams end once it is durable; `erase` names a stream to delete with it."""
+        return self.write(prepare(batch, erase))
+
+    def post(self, post: Post) -> Awaitable[Mapping[StreamId, int]]:
+        """Store a command in an inbox durably."""
+        return self.write(PreparedBatch([], [], [prepare_post(post)]))
 
     def write(self, batch: PreparedBatch) -> Awaitable[Mapping[StreamId, int]]:
-        """Return where the batch's streams end once it is durable; cancelling does not take it back."""
-        apart = self._apart
-        if apart is None or self._closed or apart.loop is not asyncio.get_running_loop():
+        """Return where the batch's streams end once it is durable. Cancelling does not undo it."""
+        switch = self._switch
+        if switch is None or self._closed or switch.loop is not asyncio.get_running_loop():
             return self.submit(batch)
-        return apart.write(batch)
+        return switch.write(batch)
 
     def run(self, work: Callable[[sqlite3.Connection], Any]) -> Awaitable[Any]:
-        """Return what a function made of the database in a transaction of its own."""
+        """Run a function on the database in a separate transaction and return its result."""
         return self._submit(work)
 
     def allow_writer_process(self, crowded: int, quiet: float) -> None:
-        """Let a process of its own write what comes from the running loop, while that is so much at once; one loop at a time has that."""
-        # Start-up time: only a busy process writes apart.
+        """Let a separate process write what comes from the running loop while it is busy. Only one loop at a time can have this."""
+        # Start-up time: only a busy process uses a writer process.
         from curtainwall.store.disk.writer_process import WriterSwitch
 
-        apart = self._apart
-        if apart is not None:
-            if not apart.loop.is_closed():
+        switch = self._switch
+        if switch is not None:
+            if not switch.loop.is_closed():
                 return
-            apart.close()
-        self._apart = WriterSwitch(self._terms, self._clock, self, crowded, quiet)
+            switch.close()
+        self._switch = WriterSwitch(self._terms, self._clock, self, crowded, quiet)
 
     def mark_audited(self, upto: Mapping[StreamId, int]) -> None:
-        """Note, with the next commit, how far audit files are complete."""
+        """Record how far audit files are complete, with the next commit."""
         self._queue.put(_Marks(upto))
 
     def look(self) -> None:
-        """See whether another process wrote, and tell the watchers."""
-        apart = self._apart
-        # What it sees is heard on its loop alone.
-        if apart is not None and apart.is_by_process and not apart.loop.is_closed():
-            apart.look()
+        """Check whether another process wrote, and notify the watchers."""
+        switch = self._switch
+        # What the process sees is reported only on its loop.
+        if switch is not None and switch.is_by_process and not switch.loop.is_closed():
+            switch.look()
             return
-        # No more than a hint: whoever cannot be told now is told at the next look.
+        # Only a hint: if it cannot be queued now, the next look finds the change.
         with self._lock, contextlib.suppress(TryLater):
             if not self._closed:
                 self._put(_LOOK)
 
     def hint(self, name: StreamId) -> None:
-        """Tell all watchers a name; nobody hears of it where the store is closed."""
+        """Announce a name to all watchers; does nothing if the store is closed."""
         with self._lock, contextlib.suppress(TryLater):
             if not self._closed:
                 self._put(_Hint(name))
 
     def drain(self) -> None:
-        """Refuse new work from here on and wait until what was taken is done."""
+        """Refuse new work, and wait until all accepted work is done."""
         with self._lock:
             self._closed = True
         self._wait_for_thread()
-        if self._apart is not None:
-            self._apart.finish()
-            # What the process was unsure about, the thread has now.
+        if self._switch is not None:
+            self._switch.finish()
+            # The thread now has what the process left undecided.
             self._wait_for_thread()
 
     def close(self) -> None:
-        """Finish what waits, and end process and thread."""
+        """Finish pending work, and end the process and the thread."""
         self.drain()
-        if self._apart is not None:
-            self._apart.close()
+        if self._switch is not None:
+            self._switch.close()
         if self._thread is not None:
             self._queue.put(_STOP)
             self._thread.join()
             self._thread = None
 
     def submit(self, batch: PreparedBatch) -> asyncio.Future[Mapping[StreamId, int]]:
-        """Take a batch."""
+        """Queue a batch for the thread."""
         return self._submit(batch)
 
     def take_back(self, waiting: "Sequence[Pending]", loop: asyncio.AbstractEventLoop, death: "WaitForEnd") -> None:
-        """Take batches that a process was given that is dying, with those who wait for them; some may stand already."""
+        """Take over batches, with their futures, from a process that is dying. Some may already be in the database."""
         for batch, _ in waiting:
             batch.is_doubtful = True
         try:
@@ -176,11 +178,11 @@ class Writer:
             for _, future in waiting:
                 if not future.done():
                     future.set_exception(unsure(error))
-        # Its audit files may have stayed behind.
-        self.reached(self._pen.report_behind)
+        # The process may have left audit files behind.
+        self.reached(self._committer.report_behind)
 
     def reached(self, tell: Callable[[], object]) -> None:
-        """Say when everything that was taken so far is done."""
+        """Call `tell` when everything accepted so far is done."""
         with self._lock:
             if self._thread is not None:
                 self._put(_Barrier(tell))
@@ -188,18 +190,18 @@ class Writer:
         tell()
 
     def wrote(self, done: Sequence[PreparedBatch], loop: asyncio.AbstractEventLoop) -> None:
-        """Tell whoever watches what was written; called on that loop. Its audit files are kept by whoever wrote it."""
+        """Notify watchers of what the process wrote; called on its loop. The process updates the audit files itself."""
         names = _touched(done)
-        for each in self._heard.loops():
+        for each in self._listener.loops():
             if each is loop:
-                self._heard.tell(each, names)
+                self._listener.tell(each, names)
             else:
                 self._tell_loops([each], names)
-        self._heard.changed(names)
+        self._listener.changed(names)
 
     def changed(self) -> None:
-        """Tell whoever watches that another process wrote."""
-        self._tell_loops(self._heard.loops(), frozenset())
+        """Notify watchers that another process wrote."""
+        self._tell_loops(self._listener.loops(), frozenset())
 
     def _wait_for_thread(self) -> None:
         done = threading.Event()
@@ -231,8 +233,8 @@ class Writer:
             jobs: list[_Job] = []
             marks: dict[StreamId, int] = {}
             hints: set[StreamId] = set()
-            looking = False
-            reached: list[_Barrier] = []
+            should_look = False
+            barriers: list[_Barrier] = []
             for item in self._take():
                 if isinstance(item, _Job):
                     jobs.append(item)
@@ -244,21 +246,21 @@ class Writer:
                 elif isinstance(item, _Hint):
                     hints.add(item.name)
                 elif isinstance(item, _Barrier):
-                    reached.append(item)
+                    barriers.append(item)
                 else:
-                    looking = looking or item is _LOOK
+                    should_look = should_look or item is _LOOK
                     stopping = stopping or item is _STOP
             if jobs or marks:
                 self._work(jobs, marks)
             if hints:
                 self._tell_all(frozenset(hints))
-            if looking:
+            if should_look:
                 self._look()
-            for one in reached:
-                # A loop that was closed has nobody left who waits.
+            for barrier in barriers:
+                # Nobody waits on a loop that was closed.
                 with contextlib.suppress(RuntimeError):
-                    one.tell()
-        self._pen.close()
+                    barrier.tell()
+        self._committer.close()
 
     def _take(self) -> list[object]:
         items = [self._queue.get()]
@@ -270,7 +272,7 @@ class Writer:
         return items
 
     def _work(self, jobs: list[_Job], marks: dict[StreamId, int]) -> None:
-        """Work off jobs in order: neighbouring batches together, everything else alone."""
+        """Process jobs in order: adjacent batches together, everything else alone."""
         group: list[tuple[_Job, PreparedBatch]] = []
         for job in jobs:
             if isinstance(job.work, PreparedBatch):
@@ -279,13 +281,13 @@ class Writer:
                 self._commit(group, {})
                 group = []
                 try:
-                    self._settle([(job, self._pen.run(job.work), None)])
+                    self._settle([(job, self._committer.run(job.work), None)])
                 except CurtainwallError as error:
                     self._settle([(job, None, error)])
         self._commit(group, marks)
 
     def _commit(self, group: Sequence[tuple[_Job, PreparedBatch]], marks: Mapping[StreamId, int]) -> None:
-        written = self._pen.commit([batch for _, batch in group], marks, self._clock.now())
+        written = self._committer.commit([batch for _, batch in group], marks, self._clock.now())
         results: list[_Result] = []
         done: list[PreparedBatch] = []
         for (job, batch), result in zip(group, written, strict=True):
@@ -297,22 +299,22 @@ class Writer:
         self._settle(results, done)
 
     def _settle(self, results: Sequence[_Result], done: Sequence[PreparedBatch] = ()) -> None:
-        """Tell everyone who waits or watches: one call for each loop."""
+        """Notify everyone who waits or watches, with one call per loop."""
         names = _touched(done)
         by_loop: dict[asyncio.AbstractEventLoop, list[_Result]] = {}
         for result in results:
             by_loop.setdefault(result[0].loop, []).append(result)
         if names:
-            for loop in self._heard.loops():
+            for loop in self._listener.loops():
                 by_loop.setdefault(loop, [])
-        for loop, those in by_loop.items():
-            # A loop that was closed has nobody left who waits.
+        for loop, loop_results in by_loop.items():
+            # Nobody waits on a loop that was closed.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._deliver, loop, those, names)
+                loop.call_soon_threadsafe(self._deliver, loop, loop_results, names)
         if names:
-            self._heard.changed(names)
+            self._listener.changed(names)
         if audited := [stream for batch in done for stream in batch.audited]:
-            self._heard.audited(audited)
+            self._listener.audited(audited)
 
     def _deliver(self, loop: asyncio.AbstractEventLoop, results: list[_Result], names: frozenset[StreamId]) -> None:
         for job, result, error in results:
@@ -323,25 +325,25 @@ class Writer:
             else:
                 job.future.set_exception(error)
         if names:
-            self._heard.tell(loop, names)
+            self._listener.tell(loop, names)
 
     def _look(self) -> None:
-        if self._pen.was_changed():
+        if self._committer.was_changed():
             self.changed()
-        # Only while nothing waits to be written.
+        # Only while nothing is waiting to be written.
         if self._queue.empty():
-            self._pen.prune(self._clock.now())
-            self._pen.report_more_behind()
+            self._committer.prune(self._clock.now())
+            self._committer.report_more_behind()
 
     def _tell_all(self, names: frozenset[StreamId]) -> None:
-        self._tell_loops(self._heard.loops(), names)
-        self._heard.changed(names)
+        self._tell_loops(self._listener.loops(), names)
+        self._listener.changed(names)
 
     def _tell_loops(self, loops: Iterable[asyncio.AbstractEventLoop], names: frozenset[StreamId]) -> None:
         for loop in loops:
-            # A loop that was closed has nobody left who waits.
+            # Nobody waits on a loop that was closed.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._heard.tell, loop, names)
+                loop.call_soon_threadsafe(self._listener.tell, loop, names)
 
 
 def _touched(batches: Sequence[PreparedBatch]) -> frozenset[StreamId]:

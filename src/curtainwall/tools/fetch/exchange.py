@@ -1,4 +1,4 @@
-"""One HTTP request and its reply over one connection: headers checked, framing by h11, sizes bounded, nothing remembered."""
+"""Exchange one HTTP request and reply over one connection: headers are checked, h11 does the framing, and sizes are bounded."""
 
 import asyncio
 import re
@@ -29,9 +29,9 @@ _MAY_SEND: Final = frozenset(
         "if-unmodified-since pragma prefer priority range user-agent"
     ).split()
 )
-# Frameworks let these change the method, the path or the sender that was judged.
+# Some frameworks let these override the method, path or sender that was judged.
 _MISLEADING = re.compile(r"x-(?:http-method|method|original|rewrite|forwarded|real-ip|client-ip|host|override|remote)\b.*")
-# Who an agent is, or what it knows of another place, goes to no place that it did not name itself.
+# After a redirect to another origin, only these go along: nothing that identifies the agent or what it knows of the first.
 _GO_ELSEWHERE: Final = frozenset("accept accept-language cache-control user-agent".split())
 _OF_A_BODY: Final = frozenset("content-language content-type".split())
 
@@ -45,26 +45,26 @@ _SHOWN: Final = frozenset(
 
 
 def request_headers(written: Mapping[str, str]) -> Headers:
-    """Return the headers that an agent wrote; raise `CannotDo` for one that is ours, a secret, or not a header."""
-    told: dict[str, tuple[str, str]] = {}
+    """Return the headers that an agent set; raise `CannotDo` for one that is reserved, secret, or invalid."""
+    headers: dict[str, tuple[str, str]] = {}
     for name, value in written.items():
-        plain = name.lower()
-        if not _NAME.fullmatch(name) or plain in told:
+        lowered = name.lower()
+        if not _NAME.fullmatch(name) or lowered in headers:
             raise CannotDo(f"{quoted(name)} is no name of a header, or stands there twice")
-        if is_secret_key(name) or plain in {"proxy-authorization", "authentication"}:
+        if is_secret_key(name) or lowered in {"proxy-authorization", "authentication"}:
             raise CannotDo(f"the header {quoted(name)} carries a secret; name a `credential` instead, and it is sent for you")
-        if not _may_send(plain):
+        if not _may_send(lowered):
             raise CannotDo(
                 f"the header {quoted(name)} cannot be set; free are {', '.join(sorted(_MAY_SEND))} and those that begin with `x-`"
             )
         if len(value) > _LONGEST or _UNSOUND.search(value):
             raise CannotDo(f"the value of the header {quoted(name)} is too long, or holds a line break or a letter that is not plain ASCII")
-        told[plain] = (name, value.strip())
-    return tuple(told.values())
+        headers[lowered] = (name, value.strip())
+    return tuple(headers.values())
 
 
 def require_one_credential(written: Headers, sent: Headers, credential: str) -> None:
-    """Raise `CannotDo` where an agent wrote the header that carries a credential: of two, nobody knows which one a server takes."""
+    """Raise `CannotDo` if an agent set the header that carries a credential: of two, it is unknown which one a server uses."""
     carrying = {name.lower() for name, _ in sent}
     for name, _ in written:
         if name.lower() in carrying:
@@ -73,8 +73,8 @@ def require_one_credential(written: Headers, sent: Headers, credential: str) -> 
 
 def has_parameter(target: str, name: str) -> bool:
     """Tell whether a request's target names a parameter, in any spelling."""
-    told = parse_qsl(target.partition("?")[2].replace(";", "&"), keep_blank_values=True)
-    return unquote_plus(name) in {each for each, _ in told}
+    parameters = parse_qsl(target.partition("?")[2].replace(";", "&"), keep_blank_values=True)
+    return unquote_plus(name) in {key for key, _ in parameters}
 
 
 def _may_send(name: str) -> bool:
@@ -89,19 +89,19 @@ def headers_after(written: Mapping[str, str], *, same_origin: bool, keeps_body: 
 
 
 def shown_headers(headers: Headers) -> dict[str, str]:
-    """Return the headers of an answer that an agent may see, each once and cut where long; never a cookie."""
+    """Return the reply headers that an agent may see, merged and truncated, never a cookie."""
     shown: dict[str, str] = {}
     for name, value in headers:
-        plain = name.lower()
-        if plain in _SHOWN:
-            told = f"{shown[plain]}, {value}" if plain in shown else value
-            shown[plain] = told if len(told) <= _LONGEST_SHOWN else f"{told[:_LONGEST_SHOWN]}…"
+        lowered = name.lower()
+        if lowered in _SHOWN:
+            joined = f"{shown[lowered]}, {value}" if lowered in shown else value
+            shown[lowered] = joined if len(joined) <= _LONGEST_SHOWN else f"{joined[:_LONGEST_SHOWN]}…"
     return shown
 
 
 def header_of(headers: Iterable[tuple[str, str]], name: str) -> str:
-    """Return the first value of a header, or nothing."""
-    return next((value for told, value in headers if told.lower() == name), "")
+    """Return the first value of a header, or an empty text."""
+    return next((value for key, value in headers if key.lower() == name), "")
 
 
 _PIECE: Final = 65_536
@@ -113,7 +113,7 @@ ENCODINGS: Final = "gzip, deflate"
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is sent: the target is path and query, the headers are complete but for the length of the body."""
+    """A request: the target is path and query, and the headers are complete except for the content length."""
 
     method: str
     target: str
@@ -123,7 +123,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """What came back, decoded; `cut` where it was longer than may be."""
+    """A decoded reply; `cut` says that it exceeded the limit."""
 
     status: int
     headers: Headers
@@ -132,20 +132,20 @@ class HttpReply:
 
 
 async def exchange(connection: Connection, request: HttpRequest, limit: int) -> HttpReply:
-    """Send one request and read its answer, of which at most `limit` bytes are kept; raise `CannotDo` for what is no HTTP."""
+    """Send one request and read its reply, keeping at most `limit` bytes; raise `CannotDo` if it is not valid HTTP."""
     wire = h11.Connection(h11.CLIENT, max_incomplete_event_size=_BIGGEST_HEAD)
     try:
         await _send(connection, wire, request)
         return await _receive(connection, wire, limit)
-    except h11.RemoteProtocolError as fault:
-        raise CannotDo(f"the server's answer is not HTTP as it should be: {fault}") from None
+    except h11.RemoteProtocolError as error:
+        raise CannotDo(f"the server's answer is not HTTP as it should be: {error}") from None
     except h11.LocalProtocolError:
-        # Its words may hold what we were about to send.
+        # Its message may contain what we were about to send.
         raise CannotDo("the request could not be written as HTTP") from None
     except zlib.error:
         raise CannotDo("the server's answer says that it is compressed, and is not") from None
-    except OSError as fault:
-        raise CannotDo(f"the connection broke: {(fault.strerror or type(fault).__name__).lower()}") from None
+    except OSError as error:
+        raise CannotDo(f"the connection broke: {(error.strerror or type(error).__name__).lower()}") from None
 
 
 async def _send(connection: Connection, wire: h11.Connection, request: HttpRequest) -> None:
@@ -170,7 +170,7 @@ async def _receive(connection: Connection, wire: h11.Connection, limit: int) -> 
             if received > 2 * (limit + _BIGGEST_HEAD):
                 raise CannotDo("the server's answer is mostly framing; it was cut off")
             wire.receive_data(piece)
-            # A server that sends faster than we read would otherwise have the loop to itself.
+            # Otherwise a server that sends faster than we read would monopolise the loop.
             await asyncio.sleep(0)
         elif isinstance(event, h11.InformationalResponse):
             notes += 1
@@ -193,7 +193,7 @@ async def _receive(connection: Connection, wire: h11.Connection, limit: int) -> 
 
 
 def _headers_of(response: h11.Response) -> Headers:
-    # Latin-1 is what HTTP means by a byte; servers that write UTF-8 are read as they meant it.
+    # HTTP headers are Latin-1, but many servers send UTF-8, so try that first.
     def text(value: bytes) -> str:
         try:
             return value.decode()
@@ -204,7 +204,7 @@ def _headers_of(response: h11.Response) -> Headers:
 
 
 class _Content(Protocol):
-    """A body as it comes in, decoded up to a ceiling."""
+    """A body decoded as it arrives, up to a limit."""
 
     @property
     def full(self) -> bool: ...
@@ -228,7 +228,7 @@ class _Plain:
 
     @property
     def room(self) -> int:
-        """Return how much may come, with one byte beyond the limit that tells that there was more."""
+        """Return how many more bytes to keep, including one beyond the limit that shows there was more."""
         return self._limit + 1 - len(self._kept)
 
     def feed(self, piece: bytes) -> None:
@@ -236,7 +236,7 @@ class _Plain:
 
 
 class _Compressed(_Plain):
-    """Inflates no further than the ceiling, whatever a few bytes claim to be."""
+    """Inflates no further than the limit, whatever the compressed size."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
@@ -247,7 +247,7 @@ class _Compressed(_Plain):
     def feed(self, piece: bytes) -> None:
         if not self._begun and piece:
             self._begun = True
-            # `deflate` means zlib's format, and some servers send it bare.
+            # `deflate` means the zlib format, but some servers send raw deflate.
             if piece[0] & 0x0F != 8 and piece[:1] != b"\x1f":
                 self._inflate = zlib.decompressobj(wbits=-15)
         while piece and self.room > 0:
@@ -261,7 +261,7 @@ class _Compressed(_Plain):
 
 
 class _Unasked(_Plain):
-    """Refuses the first byte of what is encoded in a way that we cannot bound; an answer without a body passes."""
+    """Refuses the first byte of a body in an unsupported encoding; a reply without a body passes."""
 
     def feed(self, piece: bytes) -> None:  # noqa: ARG002 - none of it is looked at
         raise CannotDo(f"the server's answer is encoded in a way that was not asked for (only {ENCODINGS} is read)")

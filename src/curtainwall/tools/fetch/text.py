@@ -1,6 +1,6 @@
-"""What a server sent as something to read: characters from bytes, JSON laid out, pages as text with their links.
+"""Turn a server's reply into readable text: decode bytes, format JSON, and render pages as text with links.
 
-Everything here reads on in one direction and makes nothing much longer than it was, because whoever wrote the page may be hostile.
+Everything here makes a single pass and bounds the growth of its output, because the author of a page may be hostile.
 """
 
 import codecs
@@ -17,12 +17,12 @@ _DEEPEST_LIST: Final = 8
 _LONGEST_LINK: Final = 4_096
 _LINKS_BEYOND: Final = 100_000
 
-# Elements whose inside is no text for a reader; each ends at its own end tag.
+# Elements whose content is not for readers; each ends at its own end tag.
 _SKIPPED: Final = frozenset("script style template noscript svg math iframe object canvas title select textarea".split())
 _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{0,500})", re.IGNORECASE)
 _NAME = re.compile(r"/?([A-Za-z][A-Za-z0-9:-]{0,40})")
 _ATTRIBUTE = re.compile(r"(?<![\w:.-])([A-Za-z_:][\w:.-]{0,60})\s{0,8}=\s{0,8}(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
-# Lengths are bounded: a number of a million digits is no character.
+# Lengths are bounded: a number with a million digits is not a character.
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?")
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 _HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
@@ -35,55 +35,55 @@ _BLOCKS: Final = frozenset(
 
 
 def page_text(page: str, base: str) -> str:
-    """Return the text of a page, with its links made whole."""
-    reading = _Reading(base, len(page) + _LINKS_BEYOND)
+    """Return the text of a page with absolute links."""
+    writer = _Reading(base, len(page) + _LINKS_BEYOND)
     title = _TITLE.search(page, 0, 65_536)
     if title and title[1].strip():
-        reading.title(unescape(title[1]))
+        writer.title(unescape(title[1]))
     at, end = 0, -1
     while (begin := page.find("<", at)) >= 0:
-        reading.text(page[at:begin])
+        writer.text(page[at:begin])
         at = begin
-        # Looked for once and not from every `<`, of which there may be millions.
+        # Search once and not from every `<`, of which there may be millions.
         end = page.find(">", begin) if end < begin else end
         if end < 0:
             break
-        at = _take(page, begin, end, reading)
-    reading.text(page[at:])
-    return reading.finish()
+        at = _take(page, begin, end, writer)
+    writer.text(page[at:])
+    return writer.finish()
 
 
 def unescape(text: str) -> str:
     """Return text with its character references replaced."""
-    return _REFERENCE.sub(lambda found: html.unescape(found[0]), text)
+    return _REFERENCE.sub(lambda match: html.unescape(match[0]), text)
 
 
-def _take(page: str, begin: int, end: int, reading: "_Reading") -> int:
-    """Read the markup that begins here and ends there at the earliest, and return where the text goes on."""
+def _take(page: str, begin: int, end: int, writer: "_Reading") -> int:
+    """Process the markup that starts at `begin` and ends no earlier than `end`; return where the text continues."""
     if page.startswith("<!--", begin):
         closed = page.find("-->", begin + 4)
         return len(page) if closed < 0 else closed + 3
-    named = _NAME.match(page, begin + 1)
-    if named is None and page[begin + 1] not in "!?/":
-        reading.text("<")
+    tag_name = _NAME.match(page, begin + 1)
+    if tag_name is None and page[begin + 1] not in "!?/":
+        writer.text("<")
         return begin + 1
-    if named is None:
+    if tag_name is None:
         return end + 1
     end = _end_of_tag(page, begin, end)
-    name, closing = named[1].lower(), page[begin + 1] == "/"
-    inside = page[named.end() : min(end, begin + _LONGEST_TAG)]
+    name, closing = tag_name[1].lower(), page[begin + 1] == "/"
+    inside = page[tag_name.end() : min(end, begin + _LONGEST_TAG)]
     if not closing and name in _SKIPPED and not inside.endswith("/"):
-        found = re.compile(rf"</{re.escape(name)}[\s>/]", re.IGNORECASE).search(page, end)
-        return len(page) if found is None else max(page.find(">", found.start()) + 1, found.end())
+        end_tag = re.compile(rf"</{re.escape(name)}[\s>/]", re.IGNORECASE).search(page, end)
+        return len(page) if end_tag is None else max(page.find(">", end_tag.start()) + 1, end_tag.end())
     if closing:
-        reading.close(name)
+        writer.close(name)
     else:
-        reading.open(name, inside)
+        writer.open(name, inside)
     return end + 1
 
 
 def _end_of_tag(page: str, begin: int, end: int) -> int:
-    """Return where a tag ends: at the first `>` that stands in no quotes, as far as a tag may be long."""
+    """Return the end of a tag: the first `>` outside quotes, up to the longest allowed tag."""
     limit = begin + _LONGEST_TAG
     for _ in range(8):
         if end > limit or page.count('"', begin, end) % 2 == 0:
@@ -97,7 +97,7 @@ def _end_of_tag(page: str, begin: int, end: int) -> int:
 
 
 class _Reading:
-    """A page on its way to text."""
+    """A writer that turns the elements of a page into text."""
 
     def __init__(self, base: str, room_for_links: int) -> None:
         self._base = base
@@ -113,16 +113,16 @@ class _Reading:
         self._out.append(f"# {_BLANKS.sub(' ', text).strip()}\n\n")
 
     def text(self, piece: str) -> None:
-        """Write text; white space is one space, except where it was meant."""
-        told = unescape(piece)
+        """Write text with white space collapsed, except in preformatted elements."""
+        content = unescape(piece)
         if not self._preformatted:
-            told = _BLANKS.sub(" ", told)
+            content = _BLANKS.sub(" ", content)
             if self._break or not self._out:
-                told = told.lstrip(" ")
-            elif told.startswith(" ") and self._out[-1].endswith((" ", "\n")):
-                told = told[1:]
-        if told:
-            self._write(told)
+                content = content.lstrip(" ")
+            elif content.startswith(" ") and self._out[-1].endswith((" ", "\n")):
+                content = content[1:]
+        if content:
+            self._write(content)
 
     def open(self, name: str, inside: str) -> None:
         """Begin an element."""
@@ -199,30 +199,30 @@ class _Reading:
         return f"{indent}{count + 1}. "
 
     def _target(self, link: str) -> str:
-        """Return where a link leads, whole, or nothing for what only works in a browser."""
-        told = unescape(link).strip()
-        if not told or told.startswith("#") or len(told) > _LONGEST_LINK or self._room_for_links <= 0:
+        """Return the absolute target of a link, or an empty text if it only works in a browser."""
+        address = unescape(link).strip()
+        if not address or address.startswith("#") or len(address) > _LONGEST_LINK or self._room_for_links <= 0:
             return ""
         try:
-            whole = ada_url.join_url(self._base, told)
+            whole = ada_url.join_url(self._base, address)
         except ValueError:
             return ""
-        # A short link on a page with a long address grows when it is made whole.
+        # A short link on a page with a long address grows when it becomes absolute.
         self._room_for_links -= len(whole)
         return whole if whole.startswith(("http://", "https://", "mailto:")) else ""
 
 
 def _attribute(inside: str, wanted: str) -> str:
-    for found in _ATTRIBUTE.finditer(inside):
-        if found[1].lower() == wanted:
-            return found[2] or found[3] or found[4] or ""
+    for match in _ATTRIBUTE.finditer(inside):
+        if match[1].lower() == wanted:
+            return match[2] or match[3] or match[4] or ""
     return ""
 
 
 _LONGEST_LAID_OUT: Final = 1_000_000
 _SNIFFED: Final = 4_096
 
-# Codecs of Python that pages are written in; others unpack, escape, or take a square of the time.
+# Python codecs that pages use; others decompress, escape, or take quadratic time.
 _CHARSETS: Final = frozenset(
     (
         "utf-8 utf-8-sig ascii utf-16 utf-16-le utf-16-be iso8859-1 iso8859-2 iso8859-3 iso8859-4 iso8859-5 iso8859-6 iso8859-7 iso8859-8 "
@@ -241,34 +241,34 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """What a server says its answer is."""
+    """The media type and charset that a server declares."""
 
     kind: str
     charset: str = ""
 
     @classmethod
     def of(cls, content_type: str) -> "Media":
-        """Return what a `Content-Type` says."""
+        """Parse a `Content-Type` header."""
         kind, _, parameters = content_type[:512].partition(";")
-        told = _CHARSET.search(parameters)
-        return cls(kind.strip().lower(), told[1] if told else "")
+        match = _CHARSET.search(parameters)
+        return cls(kind.strip().lower(), match[1] if match else "")
 
 
 def decode_text(body: bytes, media: Media) -> str | None:
-    """Return the characters of a text, or None for what is no text."""
+    """Decode a text, or return None if the body is not text."""
     if not (
         _TEXTUAL.fullmatch(media.kind) or (media.kind in {"", "application/octet-stream", "binary/octet-stream"} and _looks_like_text(body))
     ):
         return None
     charset = next((name for mark, name in _MARKS if body.startswith(mark)), "") or _known_charset(media.charset)
     if not charset and "html" in media.kind:
-        within = _CHARSET.search(body[:_SNIFFED].decode("latin-1"))
-        charset = _known_charset(within[1]) if within else ""
+        match = _CHARSET.search(body[:_SNIFFED].decode("latin-1"))
+        charset = _known_charset(match[1]) if match else ""
     return body.decode(charset or "utf-8", "replace")
 
 
 def render_text(text: str, media: Media, base: str) -> str:
-    """Return a text as a person would want to read it; `base` is what a page's links start from."""
+    """Return a text in readable form; links of a page are relative to `base`."""
     if media.kind in {"text/html", "application/xhtml+xml"} or (
         not media.kind and text[:_SNIFFED].lstrip().lower().startswith("<!doctype html")
     ):
@@ -296,7 +296,7 @@ def _looks_like_text(body: bytes) -> bool:
 
 
 def _laid_out(text: str) -> str:
-    """Return JSON with a line for each value; as it came, where that would be much longer, or is not JSON."""
+    """Return JSON with one value per line, or unchanged if that would be much longer or it is not JSON."""
     if len(text) > _LONGEST_LAID_OUT:
         return text
     room = 4 * len(text) + 4_096

@@ -1,4 +1,4 @@
-"""The `fetch` tool as it runs: one exchange for one permit, and each redirect a separate call at the gate."""
+"""Run the `fetch` tool: one exchange per permit, with each redirect as a separate call at the gate."""
 
 import asyncio
 import base64
@@ -45,14 +45,14 @@ from curtainwall.tools.fetch.text import Media, decode_text, render_text
 from curtainwall.tools.runners import CannotDo, Runner
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-# As in URLs of agents: what one program drops, another takes for a slash.
+# As in URLs from agents: some programs drop these characters, others treat them as a slash.
 _TREACHEROUS = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
 def redirect_call(arguments: Mapping[str, JsonValue], reply: HttpReply) -> dict[str, JsonValue] | None:
-    """Return the arguments of the call that an answer redirects to, or None where it does not; raise `CannotDo` for one without sense.
+    """Return the arguments of the call that a reply redirects to, or None if it does not; raise `CannotDo` for an invalid redirect.
 
-    The method becomes GET, and the body stays behind, as browsers have it. A credential never goes to another origin.
+    As in browsers, the method may become GET without the body. A credential never goes to another origin.
     """
     location = header_of(reply.headers, "location").strip() if reply.status in _REDIRECTS else ""
     if not location:
@@ -62,20 +62,20 @@ def redirect_call(arguments: Mapping[str, JsonValue], reply: HttpReply) -> dict[
         if _TREACHEROUS.search(location):
             raise Unclear("it holds a backslash or a control character")
         there = canonical_url(_without_fragment(ada_url.join_url(here.text, location)))
-    except (Unclear, ValueError) as fault:
-        why = fault.message if isinstance(fault, Unclear) else "it is not valid"
-        raise CannotDo(f"`{here.text}` redirects to {quoted(location)}, which is not followed: {why}") from None
+    except (Unclear, ValueError) as error:
+        reason = error.message if isinstance(error, Unclear) else "it is not valid"
+        raise CannotDo(f"`{here.text}` redirects to {quoted(location)}, which is not followed: {reason}") from None
     method = arguments.get("method", "GET")
     keeps_body = not ((reply.status == 303 and method != "HEAD") or (reply.status in {301, 302} and method == "POST"))
     same_origin = there.origin == here.origin
-    told: dict[str, JsonValue] = {"url": there.text}
+    redirected: dict[str, JsonValue] = {"url": there.text}
     if keeps_body:
-        told |= {name: arguments[name] for name in ("method", "body") if name in arguments}
+        redirected |= {name: arguments[name] for name in ("method", "body") if name in arguments}
     written = cast("Mapping[str, str]", arguments.get("headers") or {})
     if headers := headers_after(written, same_origin=same_origin, keeps_body=keeps_body):
-        told["headers"] = {**headers}
-    kept = ("format", "credential") if same_origin else ("format",)
-    return told | {name: arguments[name] for name in kept if name in arguments}
+        redirected["headers"] = {**headers}
+    copied = ("format", "credential") if same_origin else ("format",)
+    return redirected | {name: arguments[name] for name in copied if name in arguments}
 
 
 def _without_fragment(url: str) -> str:
@@ -88,7 +88,7 @@ _ACCEPT: Final = "text/html, application/json;q=0.9, text/*;q=0.9, */*;q=0.5"
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How much of an answer is kept, how long the work may take with all redirects, and how long a human is waited for before one."""
+    """The size limit of a reply, the time limit with all redirects, and how long to wait for a human before a redirect."""
 
     size: int = 5_000_000
     seconds: float = 60.0
@@ -106,9 +106,9 @@ class _Call:
 
     @classmethod
     def of(cls, prepared: Prepared) -> "_Call":
-        (there,) = (it for it in prepared.subject.resources if it.role in {Role.FETCH_URL, Role.SEND_URL})
-        assert isinstance(there.facts, HostFacts)
-        return cls(prepared.arguments, there.value, there.facts)
+        (target,) = (resource for resource in prepared.subject.resources if resource.role in {Role.FETCH_URL, Role.SEND_URL})
+        assert isinstance(target.facts, HostFacts)
+        return cls(prepared.arguments, target.value, target.facts)
 
     @property
     def url(self) -> str:
@@ -120,7 +120,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Trip:
-    """A hop on its way through the gate: the seconds of work that are left, and its answer, which nobody else gets to see."""
+    """A redirect on its way through the gate: its remaining seconds, and its reply, which only the original call sees."""
 
     left: float
     begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -129,7 +129,7 @@ class _Trip:
 
 
 class Fetch:
-    """Fetches what was permitted, and asks anew wherever an answer leads elsewhere."""
+    """Fetches what was permitted, and asks the gate again for each redirect."""
 
     def __init__(
         self, dialler: Dialler, masker: Masker, credentials: Credentials | None, ask: AskGate | None, limits: FetchLimits | None = None
@@ -142,7 +142,7 @@ class Fetch:
         self._trips: dict[CallId, _Trip] = {}
 
     async def run(self, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
-        """Make the exchange that was permitted; a hop hands its answer to the call that it belongs to."""
+        """Make the permitted exchange; a redirect hands its reply to the original call."""
         call = _Call.of(prepared)
         trip = self._trips.get(permit.call)
         if trip is None:
@@ -150,11 +150,11 @@ class Fetch:
         trip.call = call
         trip.begun.set()
         trip.reply, trip.left = await self._once(call, trip.left)
-        seen: dict[str, JsonValue] = {**shown_headers(trip.reply.headers)}
-        return ToolResult(ok=True, value={"status": trip.reply.status, "url": call.url, "headers": seen, "bytes": len(trip.reply.body)})
+        headers: dict[str, JsonValue] = {**shown_headers(trip.reply.headers)}
+        return ToolResult(ok=True, value={"status": trip.reply.status, "url": call.url, "headers": headers, "bytes": len(trip.reply.body)})
 
     async def _follow(self, call: _Call, permit: CallPermitted, place: Place) -> JsonValue:
-        reply, left = await self._once(call, self._limits.seconds)
+        reply, remaining = await self._once(call, self._limits.seconds)
         passed: list[JsonValue] = []
         while (there := redirect_call(call.arguments, reply)) is not None:
             passed.append(call.url)
@@ -162,16 +162,16 @@ class Fetch:
                 raise CannotDo(f"more than {self._limits.hops} redirects, the last one to `{there['url']}`; they may never end")
             if self._masker.holds_known(cast("str", there["url"])):
                 raise CannotDo(f"`{call.url}` redirects to an address that holds a credential, which is not followed")
-            trip = _Trip(left)
+            trip = _Trip(remaining)
             request = CallRequest(tool=TOOL, arguments=there, call=CallId(f"{permit.call}.{len(passed)}"))
             await self._hop(trip, request, place.session, f"`{call.url}` redirects ({reply.status}) to `{there['url']}`")
             assert trip.call is not None
             assert trip.reply is not None
-            call, reply, left = trip.call, trip.reply, trip.left
+            call, reply, remaining = trip.call, trip.reply, trip.left
         return await asyncio.to_thread(_render, call, reply, passed, self._limits.size)
 
     async def _hop(self, trip: _Trip, request: CallRequest, session: SessionId, where: str) -> None:
-        """Walk a redirect through the gate as a call of its own; raise `CannotDo` unless it was permitted and answered."""
+        """Send a redirect through the gate as a separate call; raise `CannotDo` unless it is permitted and answered."""
         if self._ask is None:
             raise CannotDo(f"{where}; ask for that url")
         assert request.call is not None
@@ -182,13 +182,13 @@ class Fetch:
         try:
             await asyncio.wait({asking, begun}, timeout=self._limits.patience, return_when=asyncio.FIRST_COMPLETED)
             if not (asking.done() or trip.begun.is_set()):
-                # A human is asked. The ask stays open; the agent can come back for it, and nothing of ours waits meanwhile.
+                # A human was asked. The ask stays open and the agent can come back for it, so we stop waiting.
                 presence.leave()
                 asking.cancel()
                 await asyncio.wait({asking})
             answer = None if asking.cancelled() else await asking
-        except CurtainwallError as fault:
-            raise CannotDo(f"{where}, which could not be asked for: {fault}") from None
+        except CurtainwallError as error:
+            raise CannotDo(f"{where}, which could not be asked for: {error}") from None
         finally:
             begun.cancel()
             if not asking.done():
@@ -203,7 +203,7 @@ class Fetch:
             raise CannotDo(f"{where}: {answer.result.value}")
 
     async def _once(self, call: _Call, seconds: float) -> tuple[HttpReply, float]:
-        """Make one exchange and return its answer, and how many seconds are left."""
+        """Make one exchange and return its reply and the remaining seconds."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         try:
@@ -216,8 +216,8 @@ class Fetch:
                     await connection.close()
         except TimeoutError:
             raise CannotDo(f"`{call.origin}` did not give a whole answer within {self._limits.seconds:g} seconds") from None
-        except (Unavailable, Unreachable) as fault:
-            raise CannotDo(str(fault)) from None
+        except (Unavailable, Unreachable) as error:
+            raise CannotDo(str(error)) from None
         return reply, seconds - (loop.time() - start)
 
     async def _request(self, call: _Call) -> HttpRequest:
@@ -245,14 +245,14 @@ class Fetch:
                 if has_parameter(target, query.partition("=")[0]):
                     raise CannotDo(f"the url sets the parameter that carries the credential `{name}`; leave it out, it is sent for you")
                 target += f"{'&' if '?' in target else '?'}{query}"
-        replaced = {told.lower() for told, _ in written}
-        headers = (*(it for it in ours if it[0].lower() not in replaced), *written)
+        replaced = {key.lower() for key, _ in written}
+        headers = (*(header for header in ours if header[0].lower() not in replaced), *written)
         content = body.encode("utf-8", "surrogatepass") if body is not None else b"" if method in {"POST", "PUT", "PATCH"} else None
         return HttpRequest(method, target, headers, content)
 
 
 def _render(call: _Call, reply: HttpReply, passed: list[JsonValue], limit: int) -> JsonValue:
-    """Return what the agent gets: status, final URL, headers, and the content in the wanted form."""
+    """Return the result for the agent: status, final URL, headers, and the content in the requested format."""
     content_type = header_of(reply.headers, "content-type")
     media, notes = Media.of(content_type), list[JsonValue]()
     value: dict[str, JsonValue] = {"status": reply.status, "url": call.url, "content_type": media.kind}
@@ -272,7 +272,7 @@ def _render(call: _Call, reply: HttpReply, passed: list[JsonValue], limit: int) 
 
 
 def scopes(own_ports: frozenset[int] = frozenset()) -> ScopeOf:
-    """Return what tells the part of the network that an address is in; one that cannot be read is forbidden ground."""
+    """Return the function that finds the network scope of an address; an invalid address is forbidden."""
 
     def scope_of(address: str, port: int) -> Scope:
         try:
@@ -289,5 +289,5 @@ def fetch_runners(
     ask: AskGate | None = None,
     own_ports: frozenset[int] = frozenset(),
 ) -> Mapping[str, Runner]:
-    """Return the runner of `fetch.get`; without a way to the gate, redirects are told and not followed."""
+    """Return the runner of `fetch.get`; without a gate, redirects are reported and not followed."""
     return {TOOL: Fetch(Dialler(scopes(own_ports)), masker, credentials, ask).run}

@@ -9,7 +9,7 @@ _CONTEXT: Final = 3
 
 
 def unified_difference(before: str, after: str, name: str) -> str:
-    """Return the unified difference of two texts; one whose changes lie too far apart to be compared is told in a sentence."""
+    """Return the unified difference of two texts, or a sentence if the changes are too far apart to compare."""
     old, new = split_lines(before), split_lines(after)
     same_start = _alike(old, new)
     same_end = _alike(old[same_start:][::-1], new[same_start:][::-1])
@@ -29,7 +29,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def _alike(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many lines two texts begin with alike."""
+    """Return the number of lines in the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
 

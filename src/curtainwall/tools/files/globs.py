@@ -1,4 +1,4 @@
-"""Patterns over relative paths, as agents and ignore files write them; matching is never worse than the product of both lengths."""
+"""Glob patterns over relative paths, for agents and ignore files; matching time is bounded by the product of both lengths."""
 
 import re
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ class Glob:
 
     def __init__(self, pattern: str, *, braces: bool = True) -> None:
         text = pattern.removeprefix("./")
-        # Without a slash a pattern is about names, at whatever depth.
+        # A pattern without a slash matches names at any depth.
         self._spellings = [_steps(one if "/" in one.rstrip("/") else f"**/{one}") for one in (_expanded(text) if braces else (text,))]
 
     def matches(self, path: str) -> bool:
-        """Say whether a relative path without `.` and `..` is meant."""
+        """Tell whether the pattern matches a relative path without `.` and `..`."""
         names = path.split("/")
         return any(_matches(steps, names) for steps in self._spellings)
 
@@ -33,17 +33,17 @@ class _Line:
 
 
 class IgnoreFile:
-    """The lines of one `.gitignore`, `most` of them, for paths relative to the directory that it lies in."""
+    """The lines of one `.gitignore`, at most `most` of them, for paths relative to its directory."""
 
     def __init__(self, text: str, most: int = 2_000) -> None:
         self._lines = [line for line in map(_line, text.splitlines()[:most]) if line is not None]
 
     def __len__(self) -> int:
-        """Return how many lines say something."""
+        """Return the number of lines with a pattern."""
         return len(self._lines)
 
     def says(self, path: str, *, is_directory: bool) -> bool | None:
-        """Return whether the last line that speaks of this path ignores it; None where none does."""
+        """Return whether the last matching line ignores this path; None if no line matches."""
         for line in reversed(self._lines):
             if (is_directory or not line.only_directories) and line.glob.matches(path):
                 return not line.keeps
@@ -92,7 +92,7 @@ def _name(pattern: str) -> re.Pattern[str]:
 
 
 def _matches(steps: Sequence[re.Pattern[str] | None], names: Sequence[str]) -> bool:
-    """Say whether the steps lead exactly over the names: for each step, the set of places where one can stand."""
+    """Tell whether the steps match all the names, tracking the set of reachable positions after each step."""
     reached: set[int] = {0}
     for step in steps:
         if not reached:

@@ -1,4 +1,4 @@
-"""Walks down a directory by descriptor: no link is followed, protected places are left out, and every walk ends."""
+"""Walk a directory tree by descriptor: follow no link, skip protected paths, and always terminate."""
 
 import os
 import stat
@@ -22,15 +22,15 @@ _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _IGNORE_FILES = (".gitignore", ".ignore")
 _MAX_IGNORE_FILE = 65_536
 _AT_ONCE = 10_000
-# Every name on the way is held against every line of the ignore files above it.
+# Every name is matched against every line of the ignore files above it.
 _MAX_LINES, _MAX_LINES_AT_ONCE = 2_000, 10_000
-# Not files at all, and endless.
+# These hold no real files, and are endless.
 _ENDLESS = frozenset({"/dev", "/proc", "/sys"})
 
 
 @dataclass(frozen=True, slots=True)
 class WalkEntry:
-    """One entry on the way down; `inner` is its path relative to where the walk began."""
+    """One entry of a walk; `inner` is its path relative to the root of the walk."""
 
     inner: str
     name: str
@@ -66,7 +66,7 @@ class DirectoryWalk:
         if self.ignores:
             self._take_ignore_files(directory, prefix)
         with os.scandir(directory) as entries:
-            # A directory can hold more names than fit into memory; up to so many are told by name, and more in portions.
+            # A directory can hold more names than fit into memory; up to a limit they are sorted by name, beyond it in portions.
             while names := _portion(entries):
                 for name, kind in names:
                     yield from self._at(directory, name, kind, prefix, depth)
@@ -76,7 +76,7 @@ class DirectoryWalk:
 
     def _at(self, directory: int, name: str, kind: Kind, prefix: str, depth: int) -> Iterator[WalkEntry]:
         inner = f"{prefix}{name}"
-        # What is left out takes time as well.
+        # Skipped entries take time as well.
         if time.monotonic() > self._until:
             self.cut = self._is_over = True
             return
@@ -115,15 +115,15 @@ class DirectoryWalk:
         if name == ".git":
             return True
         for prefix, file in reversed(self._ignored_by):
-            said = file.says(inner[len(prefix) :], is_directory=kind == "directory")
-            if said is not None:
-                return said
+            is_ignored = file.says(inner[len(prefix) :], is_directory=kind == "directory")
+            if is_ignored is not None:
+                return is_ignored
         return False
 
 
 @dataclass(slots=True)
 class DirectoryListing:
-    """What one directory holds, without what is in it; `count` says afterwards how many names were seen, and `cut` that there are more."""
+    """The entries of one directory, not recursive; afterwards `count` is the number of names seen, and `cut` says that there are more."""
 
     directory: int
     seconds: float = MAX_SECONDS
@@ -131,7 +131,7 @@ class DirectoryListing:
     cut: bool = False
 
     def first(self, most: int) -> list[tuple[str, Kind]]:
-        """Return the first names in their order; never more of them are kept than that, however many there are."""
+        """Return the first names in order; memory use stays bounded by their number, however many entries there are."""
         return nsmallest(most, self._entries())
 
     def _entries(self) -> Iterator[tuple[str, Kind]]:

@@ -1,4 +1,4 @@
-"""One permitted git call: its arguments, the repository it is about, and what it may touch of it."""
+"""One permitted git call: its arguments, its repository, and what it may touch there."""
 
 import asyncio
 import os
@@ -26,12 +26,12 @@ IsDenied = Callable[[Role, str], bool]
 """Tells whether the session's rules deny one more path, in a role."""
 
 Denials = Callable[[str, Place], IsDenied | None]
-"""Gives that for a tool in a session; None where no rule of the user's denies anything."""
+"""Returns that check for a tool in a session; None if no rule of the user denies anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class WithheldFiles:
-    """Which files are left out unless a call names them, by patterns of their names and by who knows exactly, and which always are."""
+    """Files left out unless a call names them, by name patterns and an exact check, and files that the rules always deny."""
 
     patterns: tuple[str, ...] = ()
     is_one: Callable[[str], bool] = lambda _path: False
@@ -54,10 +54,10 @@ class GitCall:
 
     prepared: Prepared
     place: Place
-    house: GitParts
+    parts: GitParts
     notes: list[str]
     was_asked: bool = False
-    """Something had to answer for this call first, and what it was shown must be true."""
+    """The call had to be approved first, so what the approver was shown must be true."""
 
     def text(self, name: str) -> str | None:
         return cast("str | None", self.prepared.arguments.get(name))
@@ -78,26 +78,26 @@ class GitCall:
 
     @property
     def names_secrets(self) -> bool:
-        """Tell whether the call itself names a file that holds secrets; then that was judged, and the session has its label."""
-        is_one = self.house.withheld.is_one
+        """Tell whether the call names a file with secrets; then that was judged, and the session has its label."""
+        is_one = self.parts.withheld.is_one
         return any(one.role is Role.READ_PATH and is_one(one.value) for one in self.prepared.subject.resources)
 
     @property
     def is_denied(self) -> IsDenied | None:
-        """Return what tells whether a file that the call does not name is denied by the session's rules."""
-        return self.house.withheld.denials(self.prepared.subject.tool, self.place)
+        """Return the check for whether the session's rules deny a file that the call does not name."""
+        return self.parts.withheld.denials(self.prepared.subject.tool, self.place)
 
     def spot(self) -> LocalRepository:
         return find_repository(self.path, self.place)
 
     @asynccontextmanager
     async def open(self, spot: LocalRepository, *, write: bool | None = None) -> AsyncGenerator[Confinement]:
-        """Give the repository to a confined git; for writing only where that was judged."""
+        """Open the repository for a confined git, writable only if that was judged."""
         self.refuse_protected(spot.root)
         wanted = self.writes if write is None else write
         opened: SandboxedDirectory | None = None
         try:
-            async with self.house.sandboxes.open(self.place, spot.root, write=wanted, git_works=True) as opened:
+            async with self.parts.sandboxes.open(self.place, spot.root, write=wanted, git_works=True) as opened:
                 yield replace(opened.confinement, cwd=spot.path, bounds=LOCAL)
         finally:
             if opened is not None:
@@ -106,12 +106,12 @@ class GitCall:
     def refuse_protected(self, root: str) -> None:
         if is_beneath(root, self.place.workspace.path):
             return
-        inside = next((path for path in self.house.protected if is_beneath(path, root) or is_beneath(root, path)), None)
+        inside = next((path for path in self.parts.protected if is_beneath(path, root) or is_beneath(root, path)), None)
         if inside is not None:
             raise CannotDo(f"{quoted(root)} contains or lies in the protected path {quoted(inside)}")
 
     def targets(self, role: Role) -> tuple[GitTarget, ...]:
-        """Return the judged URLs; raise `CannotDo` where the repository would lead elsewhere by now."""
+        """Return the judged URLs; raise `CannotDo` if the repository now leads elsewhere."""
         urls = cast("list[str]", self.prepared.arguments["urls"])
         try:
             now = canonical_remotes(
@@ -119,7 +119,7 @@ class GitCall:
                 repository=self.path,
                 push=role is Role.WRITE_REMOTE,
                 workspace=self.place.workspace.path,
-                own_ports=self.house.way_out.own_ports,
+                own_ports=self.parts.way_out.own_ports,
             )
         except Unclear as fault:
             raise CannotDo(f"the remote changed after it was judged: {fault.message}") from fault
@@ -128,7 +128,7 @@ class GitCall:
         return tuple(GitTarget(one.url, self.judged(role, one.value, one.host)) for one in now)
 
     def judged(self, role: Role, value: str, facts: HostFacts) -> HostFacts:
-        """Return what is known about a host, where that is what was judged; raise `CannotDo` otherwise."""
+        """Return the facts of a host if they match what was judged; raise `CannotDo` otherwise."""
         for resource in self.prepared.subject.resources:
             if (resource.role, resource.value, resource.facts) == (role, value, facts):
                 return facts
@@ -139,7 +139,7 @@ GitOperation = Callable[[GitCall], Awaitable[JsonValue]]
 
 
 async def make_directory(call: GitCall, path: str) -> bool:
-    """Make a directory that was judged, and tell whether it is new."""
+    """Create a judged directory; return whether it is new."""
     call.refuse_protected(path)
     try:
         return await asyncio.to_thread(make_directories, path)
@@ -148,7 +148,7 @@ async def make_directory(call: GitCall, path: str) -> bool:
 
 
 async def identity(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return who commits: the user, as their own config says; it is read here because the confined git does not see it."""
+    """Return the committer from the user's own config, which the confined git cannot see."""
 
     def read(key: str) -> str | None:
         quiet = {"PATH": environ.get("PATH", os.defpath), "HOME": environ.get("HOME", "/nonexistent"), "GIT_DIR": "/dev/null"}
@@ -168,7 +168,7 @@ async def identity(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 async def refuse_switch(call: GitCall, spot: LocalRepository, old: str, new: str) -> None:
-    """Refuse to switch files where that would change one that the rules deny, or that runs later by itself: nobody was asked about it."""
+    """Refuse a switch that would change a file that the rules deny or that runs later: nobody was asked about it."""
     if not looks_at_names(call):
         return
     async with call.open(spot, write=False) as confinement:
@@ -186,7 +186,7 @@ def looks_at_names(call: GitCall) -> bool:
 
 
 def refuse_names(call: GitCall, top: str, done: Finished) -> None:
-    """Refuse files, as git listed them, of which the rules deny one to be changed, or one runs later by itself."""
+    """Refuse a list of files from git if the rules deny changing one, or one runs later automatically."""
     if done.code != 0 or done.cut:
         raise CannotDo(done.err.decode(errors="replace").strip() or "too much would change to look through")
     names = [name for name in os.fsdecode(done.out).split("\0") if name]
@@ -204,7 +204,7 @@ def refuse_names(call: GitCall, top: str, done: Finished) -> None:
 
 
 def shown_names(names: Sequence[str], most: int) -> str:
-    """Return file names as a sentence may hold them."""
+    """Return file names quoted for a message."""
     return ", ".join(quoted(os.fsencode(name).decode(errors="replace")) for name in names[:most])
 
 
@@ -215,11 +215,11 @@ def denied_names(call: GitCall, top: str, names: Iterable[str], roles: tuple[Rol
 
 
 def _heads_of_repositories(names: list[str]) -> list[str]:
-    """Return the heads of what git would take for repositories of their own once these files are there, under whatever name."""
-    inside: dict[str, set[str]] = {}
+    """Return the HEAD files of directories that git would treat as repositories once these files exist."""
+    children: dict[str, set[str]] = {}
     for name in names:
-        above = name
-        while above:
-            above, _, child = above.rpartition("/")
-            inside.setdefault(above, set()).add(child)
-    return [f"{path}/HEAD".lstrip("/") for path, held in inside.items() if is_git_directory(held)]
+        directory = name
+        while directory:
+            directory, _, child = directory.rpartition("/")
+            children.setdefault(directory, set()).add(child)
+    return [f"{path}/HEAD".lstrip("/") for path, names_inside in children.items() if is_git_directory(names_inside)]

@@ -1,4 +1,4 @@
-"""Git in the confinement: with the repository's own config, which may be hostile, and nothing to reach with it."""
+"""Run git confined, with the repository's own config, which may be hostile but can reach nothing."""
 
 import os
 import stat
@@ -13,14 +13,14 @@ from curtainwall.tools.runners import CannotDo
 
 LOCAL: Final = Bounds(seconds=120, output=4 * MIB, file_size=4096 * MIB)
 
-# What a repository could name to be run, where git offers a way to say no. The confinement is what holds; this keeps git quick and quiet.
+# Disable programs that a repository could configure. The confinement is the real protection; this keeps git fast and quiet.
 _SETTINGS = (
     "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.pager=cat", "core.editor=false", "core.askPass=false",
     "core.sshCommand=false", "core.gitProxy=none", "credential.helper=", "commit.gpgSign=false", "tag.gpgSign=false",
     "log.showSignature=false", "merge.verifySignatures=false", "gc.auto=0", "maintenance.auto=false", "submodule.recurse=false",
     "fetch.recurseSubmodules=false", "branch.autoSetupMerge=false", "safe.directory=*", "protocol.allow=never",
     "protocol.file.allow=always", "color.ui=false",
-    # The head of a hunk repeats the last line above it that begins with a letter, but none of a key.
+    # A hunk header repeats the last line above that begins with a letter, but must not show a line of a key.
     "diff.default.xfuncname=!^[A-Za-z0-9+/=]{40,}[[:space:]]*$\n^[A-Za-z_$].*$",
 )  # fmt: skip
 _ENVIRONMENT = {
@@ -41,7 +41,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class LocalRepository:
-    """A repository on the disk: the directory that git is started in, its top, and the directory that has to be mounted for it."""
+    """A repository on disk: the directory that git starts in, its top, and the directory that must be mounted."""
 
     path: str
     top: str
@@ -49,7 +49,7 @@ class LocalRepository:
 
 
 def find_repository(path: str, place: Place) -> LocalRepository:
-    """Return the repository that a judged path is in; raise `CannotDo` where its files lie outside of what was judged."""
+    """Return the repository of a judged path; raise `CannotDo` if its files are outside of what was judged."""
     workspace = place.workspace.path
     limit = workspace if is_beneath(path, workspace) else path
     here: str = path
@@ -76,7 +76,7 @@ def _git_directory(here: str, marker: str) -> str:
 
 
 def read_marker(marker: str) -> str:
-    """Return where a `.git` file leads. It may have become a pipe since it was looked at, and nobody is waited for here."""
+    """Return the target of a `.git` file without blocking, since it may have become a pipe meanwhile."""
     opened = os.open(marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(opened, "rb") as file:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
@@ -89,12 +89,12 @@ def _is_bare(path: str) -> bool:
 
 
 def git_args(settings: Sequence[str]) -> list[str]:
-    """Return git's own words before its command: settings that win over every config file."""
+    """Return git's options before the command: settings that override every config file."""
     return ["/usr/bin/env", "git", *(word for setting in settings for word in ("-c", setting))]
 
 
 async def try_git(words: Sequence[str], confinement: Confinement, *, stdin: bytes = b"", stdout: int | None = None) -> Finished:
-    """Run git confined and return how it ended; raise `CannotDo` where it was stopped."""
+    """Run git confined and return how it ended; raise `CannotDo` if it was stopped."""
     environment = {**_ENVIRONMENT, **confinement.environment}
     try:
         done = await run_confined(
@@ -108,7 +108,7 @@ async def try_git(words: Sequence[str], confinement: Confinement, *, stdin: byte
 
 
 async def run_git(words: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Finished:
-    """Run git confined; raise `CannotDo` with its own words where it fails."""
+    """Run git confined; raise `CannotDo` with git's message if it fails."""
     done = await try_git(words, confinement, stdin=stdin)
     if done.code != 0:
         raise CannotDo(failure_text(done, words[0]))
@@ -117,5 +117,5 @@ async def run_git(words: Sequence[str], confinement: Confinement, *, stdin: byte
 
 def failure_text(done: Finished, what: str) -> str:
     """Return why git failed, in its own words."""
-    told = "\n".join(text for text in (done.err.decode(errors="replace").strip(), done.out.decode(errors="replace").strip()) if text)
-    return told[:8000] or f"git {what} failed with code {done.code}"
+    output = "\n".join(text for text in (done.err.decode(errors="replace").strip(), done.out.decode(errors="replace").strip()) if text)
+    return output[:8000] or f"git {what} failed with code {done.code}"

@@ -18,27 +18,27 @@ from curtainwall.tools.git.confined import LOCAL, run_git, try_git
 from curtainwall.tools.runners import CannotDo
 
 _MOST_TOLD: Final = 20
-# As `add` tells what it would do.
+# The output format of `add --dry-run`.
 _NAMED: Final = re.compile(r"(?:add|remove) '(.*)'")
 
-# A file that was renamed is shown under both names.
+# A renamed file is listed under both names.
 _LISTED: Final = ("--name-only", "--no-renames", "--no-relative", "-z")
 
-# Looking
+# Read
 
 
 async def _ask(call: GitCall, *words: str) -> str:
-    """Run git and return what it printed."""
+    """Run git and return its output."""
     async with call.open(call.spot()) as confinement:
         done = await run_git(words, confinement)
     return done.out.decode(errors="replace")
 
 
 async def _ask_about(call: GitCall, *words: str, listed: Sequence[str], files: Sequence[str] = ()) -> str:
-    """Run git without the files that the rules deny, or that are named like secrets where the call names none of those; say which.
+    """Run git without files that the rules deny or, unless the call names them, files named like secrets; note which were left out.
 
-    INVARIANT: what is shown or staged was judged by its name, or is not denied and sets no label. A directory, and a commit, hold what
-    nobody named.
+    INVARIANT: everything shown or staged was judged by its name, or is neither denied nor labelled. Directories and commits hold files
+    that the call does not name.
     """
     spot = call.spot()
     patterns = [] if call.names_secrets else await asyncio.to_thread(_patterns, call, files)
@@ -46,20 +46,20 @@ async def _ask_about(call: GitCall, *words: str, listed: Sequence[str], files: S
         listing = [words[0], *listed, *words[1:], "--", *files] if listed else []
         names = await _names(call, confinement, listing) if listed and call.is_denied is not None else []
         denied = await asyncio.to_thread(denied_names, call, spot.top, names, (Role.READ_PATH,))
-        without = [f":(exclude,top,icase,glob)**/{each}" for each in patterns] + [f":(exclude,top,literal){name}" for name in denied]
-        open_ = replace(confinement, environment={**confinement.environment, "GIT_LITERAL_PATHSPECS": "0"})
-        done = await run_git([*words, "--", *(f":(literal){path}" for path in files), *without], open_)
+        excluded = [f":(exclude,top,icase,glob)**/{pattern}" for pattern in patterns] + [f":(exclude,top,literal){name}" for name in denied]
+        with_globs = replace(confinement, environment={**confinement.environment, "GIT_LITERAL_PATHSPECS": "0"})
+        done = await run_git([*words, "--", *(f":(literal){path}" for path in files), *excluded], with_globs)
         if listed and call.is_denied is None:
-            # A filter of the repository may spoil it, so what was asked for comes first where nothing depends on the names.
+            # A filter of the repository may make this fail, so it runs last if nothing depends on the names.
             names = await _names(call, confinement, listing)
-    left_out = [name for name in names if any(fnmatchcase(os.path.basename(name).lower(), each) for each in patterns)]
+    left_out = [name for name in names if any(fnmatchcase(os.path.basename(name).lower(), pattern) for pattern in patterns)]
     _note(call, "left out, because of names that secrets have: {}; whatever is named by its path is there", left_out)
     _note(call, "left out, because the rules of this session deny reading them: {}", denied)
     return done.out.decode(errors="replace")
 
 
 async def _names(call: GitCall, confinement: Confinement, words: Sequence[str]) -> list[str]:
-    """Return the files that git would show or stage; raise `CannotDo` where that matters and git cannot tell."""
+    """Return the files that git would show or stage; raise `CannotDo` if that matters and git cannot list them."""
     done = await (try_git if call.is_denied is None else run_git)(words, confinement)
     if done.cut and call.is_denied is not None:
         raise CannotDo("too many files to look through; name some of them")
@@ -74,18 +74,18 @@ def _note(call: GitCall, words: str, names: Sequence[str]) -> None:
 
 
 def _patterns(call: GitCall, files: Sequence[str]) -> list[str]:
-    """Return the patterns of secrets, but for those that a file matches which the call names and which is none."""
+    """Return the patterns of secrets, except those that match a harmless file named by the call."""
     named = [os.path.basename(path).lower() for path in files if not os.path.isdir(path)]
-    return [each for each in call.house.withheld.patterns if not any(fnmatchcase(name, each) for name in named)]
+    return [pattern for pattern in call.parts.withheld.patterns if not any(fnmatchcase(name, pattern) for name in named)]
 
 
 async def _refuse_bare_files(call: GitCall, ref: str) -> str:
-    """Refuse a file by its id alone, since nobody could tell by which name it would have been judged; return what the last word names."""
+    """Refuse a file named only by its id, since it could not be judged by name; return the type of the last object named."""
     kind = ""
     for side in re.split(r"\.{2,3}", ref):
         async with call.open(call.spot(), write=False) as confinement:
-            found = await try_git(["cat-file", "-t", f"{side or 'HEAD'}^{{}}" if ":" not in side else side], confinement)
-        kind = found.out.decode(errors="replace").strip()
+            done = await try_git(["cat-file", "-t", f"{side or 'HEAD'}^{{}}" if ":" not in side else side], confinement)
+        kind = done.out.decode(errors="replace").strip()
         if kind == "blob" and ":" not in side:
             raise CannotDo(f"{quoted(side)} is a file; name it by a commit and its path, as in `HEAD:README.md`")
     return kind
@@ -121,7 +121,7 @@ async def show(call: GitCall) -> JsonValue:
     return await _ask_about(call, "show", "--no-ext-diff", "--no-textconv", "--no-show-signature", ref, listed=listed)
 
 
-# Changing
+# Write
 
 
 async def add(call: GitCall) -> JsonValue:
@@ -136,7 +136,7 @@ async def commit(call: GitCall) -> JsonValue:
     message = (call.text("message") or "").encode()
     spot = call.spot()
     async with call.open(spot) as confinement:
-        named = replace(confinement, environment=await identity(call.house.way_out.environ))
+        named = replace(confinement, environment=await identity(call.parts.way_out.environ))
         done = await run_git(["commit", "--no-verify", "--no-gpg-sign", "--file=-"], named, stdin=message)
     return done.out.decode(errors="replace")
 
@@ -167,14 +167,14 @@ async def init(call: GitCall) -> JsonValue:
     if await asyncio.to_thread(os.path.lexists, os.path.join(path, ".git")):
         raise CannotDo(f"{quoted(path)} is a repository already")
     await make_directory(call, path)
-    # Only the new directory is given, and nothing of a repository runs yet.
+    # The sandbox holds only the new directory, and there is no repository yet that could run anything.
     confinement = Confinement(cwd=path, writable=(path,), bounds=LOCAL, as_owner=True)
     await run_git(["init", "--quiet", "--template=", "--initial-branch=main", path], confinement)
     return f"a new repository in {quoted(path)}"
 
 
 async def set_working_dir(call: GitCall) -> JsonValue:
-    """Say that git works in a directory from here on, which the log keeps with the outcome of this call."""
+    """Set git's working directory from now on; the log records it in the result of this call."""
     if call.prepared.subject.masked:
         raise CannotDo("a part of the path looks like a secret, which the log does not keep; give `path` with each call instead")
     if not await asyncio.to_thread(os.path.isdir, call.path):

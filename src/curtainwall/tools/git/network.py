@@ -1,7 +1,7 @@
-"""Git on the network: a clean repository of our own, the judged URL, and no config, hooks or helpers of the workspace's repository.
+"""Run git on the network in a clean repository, with the judged URL and no config, hooks or helpers of the workspace's repository.
 
-It runs in a confinement too, with the network of this machine. Objects go in and out through bundles and local fetches, each in a
-confinement of its own, so that what a repository makes git run cannot change the clean one, and the network step never sees the repository.
+This runs in a confinement with the machine's network. Objects go in and out through bundles and local fetches, each in a separate
+confinement, so programs that a repository makes git run cannot change the clean one, and the network step never sees the repository.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ _PROXIES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"
 
 @dataclass(frozen=True, slots=True)
 class GitTarget:
-    """Where the network step goes: the judged URL, and what was judged about its host."""
+    """The target of a network step: the judged URL, and the judged facts of its host."""
 
     url: str
     facts: HostFacts
@@ -68,7 +68,7 @@ class GitTarget:
 
 @dataclass(frozen=True, slots=True)
 class CleanRepository:
-    """A repository of our own, for one network step, in a directory that nothing else uses."""
+    """A temporary repository for one network step, in a directory that nothing else uses."""
 
     directory: str
 
@@ -79,11 +79,11 @@ class CleanRepository:
 
     @property
     def alone(self) -> Confinement:
-        """Return a confinement with nothing but this."""
+        """Return a confinement that holds only this repository."""
         return Confinement(cwd=self.directory, writable=(self.directory,), bounds=LOCAL)
 
     async def take_over(self, source: Confinement, revisions: Sequence[str], refspec: str) -> bool:
-        """Bring commits of a repository in the workspace over; tell whether there were any."""
+        """Import commits from a repository in the workspace; return whether there were any."""
         bundle = os.open(f"{self.directory}/bundle", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             done = await try_git(["bundle", "create", "--quiet", "-", *revisions], source, stdout=bundle)
@@ -100,7 +100,7 @@ class CleanRepository:
 
 @asynccontextmanager
 async def clean_repository() -> AsyncGenerator[CleanRepository]:
-    """Give an empty repository of our own, and take it away afterwards."""
+    """Create an empty temporary repository and delete it afterwards."""
     directory = await asyncio.to_thread(lambda: os.path.realpath(tempfile.mkdtemp(prefix="curtainwall-git-")))
     clean = CleanRepository(directory)
     try:
@@ -111,12 +111,12 @@ async def clean_repository() -> AsyncGenerator[CleanRepository]:
 
 
 LookUp = Callable[[HostFacts, frozenset[int]], Awaitable[list[str]]]
-"""Gives the addresses of a host, all of the judged class."""
+"""Returns the addresses of a host, all in the judged scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class GitNetwork:
-    """What of this machine the network step depends on: the user's environment, for proxies and ssh's agent, our own ports, and names."""
+    """The machine's settings for a network step: the environment with proxies and the ssh agent, our own ports, and name lookup."""
 
     environ: Mapping[str, str]
     own_ports: frozenset[int] = frozenset()
@@ -124,12 +124,12 @@ class GitNetwork:
 
 
 async def run_on_network(words: Sequence[str], clean: CleanRepository, target: GitTarget, way_out: GitNetwork) -> Finished:
-    """Run one git command in the clean repository, with the network; raise `CannotDo` where it fails."""
+    """Run one git command in the clean repository with the network; raise `CannotDo` if it fails."""
     if target.protocol not in {"https", "http", "ssh"}:
         raise CannotDo(f"{quoted(target.url)} is neither encrypted nor can it be held to one address; use https or ssh")
     environ = way_out.environ
     environment = {**_ENVIRONMENT, "GIT_ALLOW_PROTOCOL": target.protocol}
-    # A proxy that the user set finds the host itself. Which hosts it is not for is decided here alone: those are held to their addresses.
+    # A proxy resolves the host itself. We alone decide which hosts bypass it, and pin those to their addresses.
     if _has_proxy(target, environ):
         environment |= {name: environ[name] for name in _PROXIES if name in environ}
         addresses = list[str]()
@@ -150,8 +150,8 @@ async def run_on_network(words: Sequence[str], clean: CleanRepository, target: G
     )  # fmt: skip
     try:
         done = await run_confined([*git_args(settings), *words], confinement)
-    except ConfinementFailed as fault:
-        raise CannotDo(str(fault)) from fault
+    except ConfinementFailed as error:
+        raise CannotDo(str(error)) from error
     if done.stopped:
         raise CannotDo(f"git was stopped: {done.stopped}")
     if done.code != 0:
@@ -163,36 +163,36 @@ _AGENT: Final = "/run/ssh-agent"
 
 
 def ssh_command(target: GitTarget, address: str) -> str:
-    """Return ssh as git must call it: to the judged host alone, with the user's keys, and without a question.
+    """Return the ssh command for git: only to the judged host, with the user's keys, and without prompts.
 
-    What ssh's config says about other names for the host, other ways to it, or programs to run on the way does not count.
+    Aliases, jump hosts and proxy commands in ssh's config are overridden.
     """
     host, port = target.facts.host, target.facts.port
-    known = host if port == 22 else f"[{host}]:{port}"
+    alias = host if port == 22 else f"[{host}]:{port}"
     options = (
         "BatchMode=yes", "StrictHostKeyChecking=yes", "UpdateHostKeys=no", "ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no",
         "PermitLocalCommand=no", "ProxyCommand=none", "ControlMaster=no", "ControlPath=none", f"HostName={address}",
-        f"HostKeyAlias={known}",
+        f"HostKeyAlias={alias}",
     )  # fmt: skip
     return " ".join(["ssh", *(f"-o '{option}'" for option in options)])
 
 
 def _keys(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the user's ssh directory and agent, where they are; the only thing of the user's that a network step is shown."""
-    found: list[tuple[str, str]] = []
+    """Return the mounts of the user's ssh directory and agent, the only user files that a network step sees."""
+    mounts: list[tuple[str, str]] = []
     directory = os.path.realpath(os.path.join(environ.get("HOME", "/nonexistent"), ".ssh"))
     if os.path.isdir(directory):
-        found += [(directory, f"{HOME}/.ssh"), *([(directory, directory)] if directory != f"{HOME}/.ssh" else [])]
+        mounts += [(directory, f"{HOME}/.ssh"), *([(directory, directory)] if directory != f"{HOME}/.ssh" else [])]
     agent = os.path.realpath(environ.get("SSH_AUTH_SOCK", "/nonexistent"))
     if os.path.exists(agent):
-        found.append((agent, _AGENT))
-    return found
+        mounts.append((agent, _AGENT))
+    return mounts
 
 
 def _has_proxy(target: GitTarget, environ: Mapping[str, str]) -> bool:
     names = {"https": ("https_proxy", "HTTPS_PROXY"), "http": ("http_proxy",)}.get(target.protocol, ())
-    without = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-    if any(_is_meant(entry.strip().lower(), target.facts.host) for entry in without.split(",")):
+    exceptions = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    if any(_is_meant(entry.strip().lower(), target.facts.host) for entry in exceptions.split(",")):
         return False
     return any(environ.get(name) for name in (*names, *(("all_proxy", "ALL_PROXY") if names else ())))
 
@@ -205,10 +205,10 @@ def _is_meant(entry: str, host: str) -> bool:
 async def _addresses(facts: HostFacts, own_ports: frozenset[int]) -> list[str]:
     """Resolve a judged host once; every answer must be in the part of the network that was judged."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(facts.host, facts.port, type=socket.SOCK_STREAM)
-    except OSError as fault:
-        raise CannotDo(f"{quoted(facts.host)} cannot be found: {fault.strerror}") from fault
-    addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
+        records = await asyncio.get_running_loop().getaddrinfo(facts.host, facts.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise CannotDo(f"{quoted(facts.host)} cannot be found: {error.strerror}") from error
+    addresses = list(dict.fromkeys(str(record[4][0]) for record in records))
     for address in addresses:
         if scope_of_address(address.partition("%")[0], facts.port, own_ports) is not facts.scope:
             raise CannotDo(f"{quoted(facts.host)} was judged as {facts.scope.value}, but leads to {quoted(address)}, which is not")
@@ -216,12 +216,12 @@ async def _addresses(facts: HostFacts, own_ports: frozenset[int]) -> list[str]:
 
 
 def shown(text: bytes, clean: CleanRepository, target: GitTarget) -> str:
-    """Return what git said, with the judged URL where it named our own repository."""
+    """Return git's output with the path of the clean repository replaced by the judged URL."""
     return text.decode(errors="replace").replace(clean.repository, target.url).strip()
 
 
 async def reading(confinement: Confinement, clean: CleanRepository) -> Confinement:
-    """Return a confinement that can also read the clean repository, which belongs from now on to whom it runs as."""
+    """Return a confinement that can also read the clean repository, whose ownership passes to the user that it runs as."""
     if (owner := confinement_owner(confinement)) is not None:
         await asyncio.to_thread(hand_over, clean.directory, owner)
     return replace(confinement, readable=(*confinement.readable, (clean.directory, clean.directory)))

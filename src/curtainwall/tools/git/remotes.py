@@ -1,4 +1,4 @@
-"""The `git` tools that use the network: out through the clean repository, to the judged URL and nowhere else."""
+"""The `git` tools that use the network: through a clean repository, to the judged URL and nowhere else."""
 
 import asyncio
 import os
@@ -25,23 +25,23 @@ _QUIET = ("--no-recurse-submodules", "--no-auto-maintenance")
 async def clone(call: GitCall) -> JsonValue:
     """Clone a repository into a new directory."""
     path, url = call.path, call.text("url") or ""
-    remote = canonical_remotes(url, repository=None, push=False, own_ports=call.house.way_out.own_ports)[0]
+    remote = canonical_remotes(url, repository=None, push=False, own_ports=call.parts.way_out.own_ports)[0]
     if remote.url != url:
         raise CannotDo(f"the URL {quoted(url)} is not the one that was judged")
     target = GitTarget(url, call.judged(Role.READ_REMOTE, remote.value, remote.host))
     if not await asyncio.to_thread(_is_free, path):
         raise CannotDo(f"{quoted(path)} is already there and not an empty directory")
     async with clean_repository() as clean:
-        await run_on_network(["fetch", *_QUIET, "--no-write-fetch-head", url, _HEADS, _TAGS], clean, target, call.house.way_out)
-        head = await _head_of(clean, target, call.house.way_out)
+        await run_on_network(["fetch", *_QUIET, "--no-write-fetch-head", url, _HEADS, _TAGS], clean, target, call.parts.way_out)
+        head = await _head_of(clean, target, call.parts.way_out)
         if head is not None and looks_at_names(call):
-            words = ["-C", clean.repository, "ls-tree", "-r", "-z", "--name-only", f"refs/heads/{head}", "--"]
-            await asyncio.to_thread(refuse_names, call, path, await try_git(words, clean.alone))
-        made = await make_directory(call, path)
+            command = ["-C", clean.repository, "ls-tree", "-r", "-z", "--name-only", f"refs/heads/{head}", "--"]
+            await asyncio.to_thread(refuse_names, call, path, await try_git(command, clean.alone))
+        is_new = await make_directory(call, path)
         try:
             await _unpack(path, clean, target, head)
         except BaseException:
-            if made:
+            if is_new:
                 with suppress(OSError):
                     os.rmdir(path)
             raise
@@ -58,18 +58,18 @@ def _is_free(path: str) -> bool:
 
 
 async def _head_of(clean: CleanRepository, target: GitTarget, way_out: GitNetwork) -> str | None:
-    """Return the branch that a repository shows first."""
-    told = await run_on_network(["ls-remote", "--symref", target.url, "HEAD"], clean, target, way_out)
-    for line in told.out.decode(errors="replace").splitlines():
+    """Return the default branch of a remote repository."""
+    listing = await run_on_network(["ls-remote", "--symref", target.url, "HEAD"], clean, target, way_out)
+    for line in listing.out.decode(errors="replace").splitlines():
         if line.startswith("ref: refs/heads/") and line.endswith("\tHEAD"):
             name = line.removeprefix("ref: refs/heads/").removesuffix("\tHEAD")
-            known = await try_git(["-C", clean.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}"], clean.alone)
-            return name if known.code == 0 else None
+            ref = await try_git(["-C", clean.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}"], clean.alone)
+            return name if ref.code == 0 else None
     return None
 
 
 async def _unpack(path: str, clean: CleanRepository, target: GitTarget, head: str | None) -> None:
-    """Fill a new directory from the clean repository; whatever the checkout runs, it runs confined, with this directory alone."""
+    """Fill a new directory from the clean repository; anything the checkout runs is confined to this directory."""
     inside = await reading(Confinement(cwd=path, writable=(path,), bounds=LOCAL, as_owner=True), clean)
     await run_git(["init", "--quiet", "--template=", f"--initial-branch={head or 'main'}", path], inside)
     await run_git(["config", "remote.origin.url", target.url], inside)
@@ -82,8 +82,8 @@ async def _unpack(path: str, clean: CleanRepository, target: GitTarget, head: st
         await run_git(["reset", "--quiet", "--hard", f"refs/remotes/origin/{head}"], inside)
 
 
-async def _brought(call: GitCall, spot: LocalRepository, branch: str | None = None) -> str:
-    """Get what is new at a remote: over the network into the clean repository, from there into the workspace's; return what git said."""
+async def _fetch_through(call: GitCall, spot: LocalRepository, branch: str | None = None) -> str:
+    """Fetch from a remote over the network into the clean repository, then into the workspace's; return git's output."""
     (target,) = call.targets(Role.READ_REMOTE)
     name = _remote_name(call)
     async with clean_repository() as clean:
@@ -91,7 +91,7 @@ async def _brought(call: GitCall, spot: LocalRepository, branch: str | None = No
             await clean.take_over(confinement, ["--branches", "--tags", "--remotes"], "+refs/*:refs/ours/*")
         wanted = [_HEADS, _TAGS] if name else [f"+{f'refs/heads/{branch}' if branch else 'HEAD'}:refs/theirs"]
         fetch = ["fetch", *_QUIET, "--no-write-fetch-head", *([] if name else ["--no-tags"]), target.url, *wanted]
-        await run_on_network(fetch, clean, target, call.house.way_out)
+        await run_on_network(fetch, clean, target, call.parts.way_out)
         refspecs = [f"+refs/heads/*:refs/remotes/{name}/*", "refs/tags/*:refs/tags/*"] if name else ["refs/theirs"]
         async with call.open(spot) as confinement:
             done = await run_git(["fetch", *_QUIET, clean.repository, *refspecs], await reading(confinement, clean))
@@ -99,16 +99,16 @@ async def _brought(call: GitCall, spot: LocalRepository, branch: str | None = No
 
 
 def _remote_name(call: GitCall) -> str | None:
-    """Return the remote's name where it has one, None where the call gave a URL."""
+    """Return the remote's name, or None if the call gave a URL."""
     repository = find_repository(call.path, call.place.workspace.path)
-    named = {entry.subsection for entry in repository.entries if entry.section == "remote"} if repository else set[str | None]()
+    remotes = {entry.subsection for entry in repository.entries if entry.section == "remote"} if repository else set[str | None]()
     remote = call.text("remote") or "origin"
-    return remote if remote in named else None
+    return remote if remote in remotes else None
 
 
 async def fetch(call: GitCall) -> JsonValue:
     """Get new commits from a remote."""
-    return await _brought(call, call.spot()) or "nothing new"
+    return await _fetch_through(call, call.spot()) or "nothing new"
 
 
 async def pull(call: GitCall) -> JsonValue:
@@ -117,13 +117,13 @@ async def pull(call: GitCall) -> JsonValue:
     name = _remote_name(call)
     if name is not None and branch is None:
         branch = await _current_branch(call, spot)
-    said = await _brought(call, spot, branch)
+    fetch_output = await _fetch_through(call, spot, branch)
     source = f"refs/remotes/{name}/{branch}" if name else "FETCH_HEAD"
     await refuse_switch(call, spot, "HEAD", source)
     async with call.open(spot) as confinement:
-        named = replace(confinement, environment=await identity(call.house.way_out.environ))
-        done = await run_git(["merge", "--no-edit", "--no-verify", "--no-gpg-sign", source], named)
-    return "\n".join(text for text in (said, done.out.decode(errors="replace").strip()) if text)
+        with_identity = replace(confinement, environment=await identity(call.parts.way_out.environ))
+        done = await run_git(["merge", "--no-edit", "--no-verify", "--no-gpg-sign", source], with_identity)
+    return "\n".join(text for text in (fetch_output, done.out.decode(errors="replace").strip()) if text)
 
 
 async def _current_branch(call: GitCall, spot: LocalRepository) -> str:
@@ -136,13 +136,13 @@ async def _current_branch(call: GitCall, spot: LocalRepository) -> str:
 
 
 async def push(call: GitCall) -> JsonValue:
-    """Publish a branch to every place that was judged."""
+    """Publish a branch to every judged URL."""
     spot, targets = call.spot(), call.targets(Role.WRITE_REMOTE)
     branch, commit = call.text("branch"), call.text("commit")
     if branch is None or commit is None:
         raise CannotDo("no branch is checked out; name one" if branch is None else f"there is no branch {quoted(branch)} to push")
     ref = f"refs/heads/{branch}"
-    said: list[str] = []
+    outputs: list[str] = []
     async with clean_repository() as clean:
         async with call.open(spot, write=False) as confinement:
             if (await try_git(["rev-parse", "--verify", "--quiet", ref], confinement)).code != 0:
@@ -154,7 +154,7 @@ async def push(call: GitCall) -> JsonValue:
             if call.was_asked:
                 await _refuse_more(call, clean, target, ref)
             await _refuse_secrets(call, clean, target, commit)
-            words = [
+            command = [
                 "push",
                 "--porcelain",
                 "--no-verify",
@@ -164,10 +164,10 @@ async def push(call: GitCall) -> JsonValue:
                 target.url,
                 f"{commit}:{ref}",
             ]
-            done = await run_on_network(words, clean, target, call.house.way_out)
-            said.append(shown(done.out, clean, target))
+            done = await run_on_network(command, clean, target, call.parts.way_out)
+            outputs.append(shown(done.out, clean, target))
         await _note_pushed(call, spot, clean, branch, commit)
-    return "\n".join(said)
+    return "\n".join(outputs)
 
 
 async def _commit_at(clean: CleanRepository, ref: str) -> str:
@@ -175,15 +175,15 @@ async def _commit_at(clean: CleanRepository, ref: str) -> str:
 
 
 async def _refuse_more(call: GitCall, clean: CleanRepository, target: GitTarget, ref: str) -> None:
-    """Refuse a push of more commits than were shown: what the repository says of the remote is the agent's word.
+    """Refuse a push of more commits than were shown: the repository's record of the remote may be forged by the agent.
 
-    A branch that was merged and taken away is in the one that the remote shows first.
+    A branch that was merged and deleted is part of the remote's default branch.
     """
     since = call.text("since")
     if since is None:
         return
-    told = await run_on_network(["ls-remote", target.url, ref, "HEAD"], clean, target, call.house.way_out)
-    tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", told.out.decode(errors="replace"))
+    listing = await run_on_network(["ls-remote", target.url, ref, "HEAD"], clean, target, call.parts.way_out)
+    tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", listing.out.decode(errors="replace"))
     if since in tips or await _is_behind(clean, since, tips):
         return
     hint = "fetch and push again, or push to its URL"
@@ -191,36 +191,36 @@ async def _refuse_more(call: GitCall, clean: CleanRepository, target: GitTarget,
 
 
 async def _refuse_secrets(call: GitCall, clean: CleanRepository, target: GitTarget, commit: str) -> None:
-    """Refuse a push that brings files named like secrets and was judged as one that does not: what it stood on is the agent's word."""
-    names = call.house.withheld
+    """Refuse a push with files named like secrets that was judged as having none: its base may be forged by the agent."""
+    names = call.parts.withheld
     if "secrets" in call.prepared.arguments or not names.patterns:
         return
-    told = await run_on_network(["ls-remote", "--heads", target.url], clean, target, call.house.way_out)
-    tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", told.out.decode(errors="replace"))
-    # All of the history: git would otherwise pass over a branch that brought such a file and was merged without it.
+    listing = await run_on_network(["ls-remote", "--heads", target.url], clean, target, call.parts.way_out)
+    tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", listing.out.decode(errors="replace"))
+    # The full history: git would otherwise skip a branch that added such a file and was merged without it.
     walk = ["--full-history", "--name-only", "-z", "-c", "--no-renames", "--ignore-missing", "--stdin"]
-    words = ["-C", clean.repository, "log", "--format=", *walk]
-    given = [commit, *(f"^{tip}" for tip in tips), "--", *(f":(top,icase,glob)**/{each}" for each in names.patterns), ""]
-    open_ = replace(clean.alone, environment={"GIT_LITERAL_PATHSPECS": "0"})
-    done = await run_git(words, open_, stdin="\n".join(given).encode())
-    found = [name for name in done.out.decode(errors="replace").split("\0") if name and names.is_one(name)]
-    if found or done.cut:
-        listed = ", ".join(quoted(name) for name in found[:5])
+    command = ["-C", clean.repository, "log", "--format=", *walk]
+    stdin_lines = [commit, *(f"^{tip}" for tip in tips), "--", *(f":(top,icase,glob)**/{pattern}" for pattern in names.patterns), ""]
+    with_globs = replace(clean.alone, environment={"GIT_LITERAL_PATHSPECS": "0"})
+    done = await run_git(command, with_globs, stdin="\n".join(stdin_lines).encode())
+    secrets = [name for name in done.out.decode(errors="replace").split("\0") if name and names.is_one(name)]
+    if secrets or done.cut:
+        listed = ", ".join(quoted(name) for name in secrets[:5])
         hint = "fetch and push again, or push to its URL"
         raise CannotDo(f"{quoted(target.url)} is not known to have {listed}, named like secrets, which nobody was asked about; {hint}")
 
 
 async def _is_behind(clean: CleanRepository, since: str, tips: Sequence[str]) -> bool:
-    """Tell whether one of the tips leads to a commit; not where it is no part of what is pushed, since nothing is known of it then."""
+    """Tell whether a commit is reachable from one of the tips; False if it is not part of the push, since nothing is known of it."""
     if (await try_git(["-C", clean.repository, "cat-file", "-e", f"{since}^{{commit}}"], clean.alone)).code != 0:
         return False
-    words = ["-C", clean.repository, "rev-list", "--ignore-missing", "--max-count=1", "--stdin"]
-    left = await run_git(words, clean.alone, stdin="\n".join([since, *(f"^{tip}" for tip in tips), ""]).encode())
-    return not left.out.strip()
+    command = ["-C", clean.repository, "rev-list", "--ignore-missing", "--max-count=1", "--stdin"]
+    unreachable = await run_git(command, clean.alone, stdin="\n".join([since, *(f"^{tip}" for tip in tips), ""]).encode())
+    return not unreachable.out.strip()
 
 
 async def _note_pushed(call: GitCall, spot: LocalRepository, clean: CleanRepository, branch: str, commit: str) -> None:
-    """Note in the repository what the remote has by now, as git does, where the session may write without asking."""
+    """Update the remote-tracking branch as git does, if the session may write without asking."""
     name = _remote_name(call)
     if name is None or (call.is_careful and call.place.mode is not Mode.ACCEPT_EDITS):
         return

@@ -1,4 +1,4 @@
-"""The words of a hook's command line, as far as they can be read without a shell, and which of them are started."""
+"""Parse a hook's command line into words, as far as possible without a shell, and find which of them are started."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from curtainwall.tools.hooks.settings import CommandHook
 
 _PROJECT: Final = re.compile(r"\$(?:\{CLAUDE_PROJECT_DIR\}|CLAUDE_PROJECT_DIR(?![A-Za-z0-9_]))")
 _OPERATOR: Final = re.compile(r"<<<|<<-?|<>|>>|>\||[<>]&|&>>?|[<>]|&&|\|[|&]?|;;?|[&()\n]")
-# What ends a word, and what makes one that only a shell can read.
+# Characters that end a word, and characters that only a shell can expand.
 _ENDS: Final = frozenset(" \t\n|&;()<>")
 _OPEN: Final = frozenset("$`*?[~{}")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./,:@%+=-]+")
@@ -22,7 +22,7 @@ _FIRST_AGAIN: Final = frozenset("! { } if then elif else while until do fi done 
 _BEFORE: Final = frozenset("exec command env nohup setsid nice timeout".split())
 _A_TIME: Final = re.compile(r"[0-9.]+[smhd]?")
 _ELSEWHERE: Final = frozenset("cd chdir pushd popd eval case function".split())
-# What is given a script to run, each with the options after which there is none.
+# Programs that take a script to run, each with the options that replace the script.
 _INTERPRETERS: Final = {
     re.compile(r"\.|source"): re.compile(r"(?!)"),
     re.compile(r"(?:ba|da|z|k)?sh"): re.compile(r"-[A-Za-z]*[cs][A-Za-z]*"),
@@ -30,7 +30,7 @@ _INTERPRETERS: Final = {
     re.compile(r"node|nodejs|ruby|perl|php|lua|Rscript|tsx"): re.compile(r"-[A-Za-z]*[eEpr].*|--(?:eval|print).*"),
     re.compile(r"uv|deno|bun"): re.compile(r"-m|--module"),
 }
-# Of these, words without a dot or a slash are what to do.
+# For these, words without a dot or a slash are subcommands.
 _RUNNERS: Final = frozenset({"uv", "deno", "bun"})
 _LOOKS_LIKE_A_PATH: Final = re.compile(r"[./]")
 _BRACKETS: Final = frozenset("{ } [ ] [[ ]]".split())
@@ -38,41 +38,41 @@ _BRACKETS: Final = frozenset("{ } [ ] [[ ]]".split())
 
 @dataclass(frozen=True, slots=True)
 class CommandWord:
-    """A word of a command: where it stands, and what it says, or None where only a shell can tell; an operator is a word as well."""
+    """A word or operator of a command: its position, and its value, or None if only a shell can expand it."""
 
     start: int
     end: int
     value: str | None
     is_operator: bool = False
     may_be_a_value: bool = False
-    """It follows an option and does not look like a path, so it may say how to start something rather than what."""
+    """It follows an option and does not look like a path, so it may be the value of that option."""
 
 
 def parse_words(program: CommandHook, workspace: str) -> tuple[CommandWord, ...] | None:
-    """Return the words of a command with the workspace put in; None for a line that only a shell can read."""
+    """Return the words of a command with the workspace substituted; None for a line that only a shell can read."""
     if program.arguments is None:
-        return _scanned(program.line, workspace)
+        return _scan(program.line, workspace)
     texts = (program.line, *program.arguments)
     return tuple(CommandWord(at, at + 1, text.replace("${CLAUDE_PROJECT_DIR}", workspace)) for at, text in enumerate(texts))
 
 
-def replace_words(program: CommandHook, instead: Mapping[int, str]) -> CommandHook:
-    """Return the same command with other words, each by where the one before it starts."""
+def replace_words(program: CommandHook, replacements: Mapping[int, str]) -> CommandHook:
+    """Return the command with words replaced; replacements are keyed by the start of the original word."""
     if program.arguments is not None:
-        line, *arguments = (instead.get(at, text) for at, text in enumerate((program.line, *program.arguments)))
+        line, *arguments = (replacements.get(at, text) for at, text in enumerate((program.line, *program.arguments)))
         return CommandHook(line, tuple(arguments), program.shell)
     line, at = "", 0
-    for word in _scanned(program.line, "") or ():
-        if word.start in instead:
-            line += program.line[at : word.start] + shlex.quote(instead[word.start])
+    for word in _scan(program.line, "") or ():
+        if word.start in replacements:
+            line += program.line[at : word.start] + shlex.quote(replacements[word.start])
             at = word.end
     return CommandHook(line + program.line[at:], None, program.shell)
 
 
 def started_words(program: CommandHook, workspace: str) -> Iterator[CommandWord] | None:
-    """Return the words of a command that are started: programs by their path, and scripts that interpreters are given; None as above.
+    """Return the words of a command that are started: programs by their path, and scripts of interpreters; None as above.
 
-    Where the line goes elsewhere, nobody can tell what a path means there that does not begin at the root.
+    If the line changes the directory, the meaning of a relative path is unknown.
     """
     words, has_shell = parse_words(program, workspace), program.arguments is None
     if words is None:
@@ -87,7 +87,7 @@ def started_words(program: CommandHook, workspace: str) -> Iterator[CommandWord]
 
 
 def first_words(program: CommandHook, workspace: str) -> Iterator[str]:
-    """Yield the word that each command of a line begins with, as far as it can be told."""
+    """Yield the first word of each command of a line, as far as it can be read."""
     for command in _commands(parse_words(program, workspace) or ()) if program.arguments is None else ():
         first = _program(iter(command), has_shell=True)
         if first is not None and first.value is not None:
@@ -95,19 +95,19 @@ def first_words(program: CommandHook, workspace: str) -> Iterator[str]:
 
 
 def assigned_variables(program: CommandHook, workspace: str) -> frozenset[str]:
-    """Return the names of the variables that a command sets for what it starts, as far as its words tell."""
+    """Return the names of the variables that a command sets, as far as they can be read."""
     values = [word.value or "" for word in parse_words(program, workspace) or ()]
     return frozenset(value.partition("=")[0].rstrip("+") for value in values if _ASSIGNS.match(value))
 
 
 def _goes_elsewhere(words: Sequence[CommandWord], workspace: str) -> bool:
-    """Tell whether a word has what follows it looked for in another directory, or read in another way."""
-    stays = words[0].value == "cd" and len(words) > 1 and words[1].value in (workspace, ".")
-    return words[0].value in _ELSEWHERE and not stays
+    """Tell whether a word changes the directory or the parsing of what follows it."""
+    is_no_change = words[0].value == "cd" and len(words) > 1 and words[1].value in (workspace, ".")
+    return words[0].value in _ELSEWHERE and not is_no_change
 
 
 def _commands(words: Sequence[CommandWord]) -> Iterator[Sequence[CommandWord]]:
-    """Yield the simple commands of a line, each without what it redirects."""
+    """Yield the simple commands of a line, each without its redirections."""
     command, is_target = list[CommandWord](), False
     for word, after in zip_longest(words, words[1:]):
         if word.is_operator:
@@ -136,11 +136,11 @@ def _started_by(command: Sequence[CommandWord], *, has_shell: bool) -> Iterator[
     if first.value is None or "/" in first.value:
         yield first
     name = os.path.basename(first.value or "")
-    without = next((options for names, options in _INTERPRETERS.items() if names.fullmatch(name)), None)
+    inline_options = next((options for names, options in _INTERPRETERS.items() if names.fullmatch(name)), None)
     is_after_option = False
-    for word in rest if without is not None else ():
+    for word in rest if inline_options is not None else ():
         value = word.value
-        if value is not None and without is not None and without.fullmatch(value):
+        if value is not None and inline_options is not None and inline_options.fullmatch(value):
             return
         if name in _RUNNERS and value is not None and not _LOOKS_LIKE_A_PATH.search(value):
             continue
@@ -152,8 +152,8 @@ def _started_by(command: Sequence[CommandWord], *, has_shell: bool) -> Iterator[
 
 
 def _program(rest: Iterator[CommandWord], *, has_shell: bool) -> CommandWord | None:
-    """Return the word that a simple command starts, after whatever may stand before it."""
-    before = ""
+    """Return the word that a simple command starts, after any prefixes."""
+    prefix = ""
     for word in rest:
         value = word.value
         if value is None:
@@ -161,16 +161,16 @@ def _program(rest: Iterator[CommandWord], *, has_shell: bool) -> CommandWord | N
         if has_shell and (value in _FIRST_AGAIN or _ASSIGNS.match(value)):
             continue
         if value in _BEFORE:
-            before = value
-        elif value.startswith("-") and before:
+            prefix = value
+        elif value.startswith("-") and prefix:
             return None
-        elif not (before == "timeout" and _A_TIME.fullmatch(value)) and not (before == "env" and _ASSIGNS.match(value)):
+        elif not (prefix == "timeout" and _A_TIME.fullmatch(value)) and not (prefix == "env" and _ASSIGNS.match(value)):
             return word
     return None
 
 
-def _scanned(line: str, workspace: str) -> tuple[CommandWord, ...] | None:
-    """Return the words and operators of a shell line; None where quotes, comments or substitutions would have to be followed."""
+def _scan(line: str, workspace: str) -> tuple[CommandWord, ...] | None:
+    """Return the words and operators of a shell line; None if that would require parsing comments, here-documents or substitutions."""
     words: list[CommandWord] = []
     at = 0
     while at < len(line):
@@ -191,7 +191,7 @@ def _scanned(line: str, workspace: str) -> tuple[CommandWord, ...] | None:
 
 
 def _word(line: str, start: int, workspace: str) -> CommandWord | None:
-    """Return the word that starts here, or None where its end cannot be told."""
+    """Return the word that starts here, or None if its end cannot be determined."""
     value, at, is_open = "", start, False
     while at < len(line) and line[at] not in _ENDS:
         letter = line[at]
@@ -212,20 +212,20 @@ def _word(line: str, start: int, workspace: str) -> CommandWord | None:
                 return None
             value, at = value + line[at + 1], at + 2
         elif project is not None:
-            # Without quotes the shell splits what it puts in.
+            # Without quotes, the shell splits the substituted text.
             value, at, is_open = value + workspace, project.end(), is_open or not _PLAIN.fullmatch(workspace or "/")
         elif letter == "`" or line.startswith(("${", "$'", "$(", '$"'), at):
             return None
         else:
             value, at, is_open = value + letter, at + 1, is_open or letter in _OPEN
     text = line[start:at]
-    # What a variable is set to is no path that is started.
+    # The value of an assignment is not a path that is started.
     is_open = is_open and text not in _BRACKETS and not _ASSIGNS.match(text)
     return CommandWord(start, at, None if is_open else value)
 
 
 def _in_quotes(line: str, at: int, workspace: str) -> tuple[str | None, int] | None:
-    """Return what stands in double quotes, None for it where a variable does, and where it goes on; None where the end cannot be told."""
+    """Return the quoted text, or None if it holds a variable, and the index after it; return None if its end cannot be determined."""
     value, is_open = "", False
     while at < len(line) and line[at] != '"':
         project = _PROJECT.match(line, at)

@@ -1,4 +1,4 @@
-"""Programs of a workspace, run as what was looked at: as copies in a directory of ours, where no agent can exchange them."""
+"""Run a workspace's programs exactly as inspected: as copies in our own directory, where no agent can swap them."""
 
 import asyncio
 import fcntl
@@ -23,9 +23,9 @@ _A_MOMENT, _MOST_MOMENTS = 0.01, 500
 
 
 class Copies:
-    """Copies of what pins name: a directory for each pin, in which they lie as in the workspace, and nothing else does.
+    """Copies of pinned programs: one directory per pin, laid out like the workspace and holding nothing else.
 
-    What is there already is compared, and not made again.
+    An existing copy is compared and reused.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -33,19 +33,19 @@ class Copies:
 
     @classmethod
     def of(cls, pins: Pins) -> Self:
-        """Return the copies that lie beside pins."""
+        """Return the copies stored next to the pins."""
         return cls(pins.directory / "pinned")
 
-    def hooks(self, found: WorkspaceHooks, event: str, *, is_free: bool) -> tuple[Hook, ...]:
-        """Return a workspace's hooks of an event as they may run: with copies of their programs, but for those that are kept from agents.
+    def hooks(self, inspected: WorkspaceHooks, event: str, *, is_free: bool) -> tuple[Hook, ...]:
+        """Return a workspace's hooks for an event, running copies of their programs unless agents cannot change the originals.
 
-        Where the workspace `is_free` for its agent to change, none is kept. Raise `OSError` where a copy cannot be made.
+        If the workspace `is_free` for its agent to change, every program is copied. Raise `OSError` if a copy cannot be made.
         """
-        return tuple(self._with_copies(hook, found, is_free=is_free) for hook in found.settings.of(event))
+        return tuple(self._with_copies(hook, inspected, is_free=is_free) for hook in inspected.settings.of(event))
 
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[None]:
-        """Keep what is there from being removed. Where that cannot be done, a copy that is gone makes its hook fail, as it should."""
+        """Keep copies from being removed. If the lock cannot be taken, a hook whose copy is gone fails, as it should."""
         lock: int | None = None
         try:
             with suppress(OSError):
@@ -62,57 +62,57 @@ class Copies:
                 os.close(lock)
 
     def sweep(self, pins: Pins) -> None:
-        """Remove the copies that no pin names any more; while any hook runs, all of them stay, and a later sweep removes them.
+        """Remove the copies that no pin names any more. While any hook runs, keep all of them for a later sweep.
 
-        INVARIANT: whoever runs a copy has looked at the pin while it held the lock, so what is removed under the lock is nobody's.
+        INVARIANT: a process that runs a copy read the pin while holding the lock, so nothing removed under the lock is in use.
         """
         with suppress(OSError), open(self._directory / _LOCK, "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             named = {_LOCK, *pins.all().values()}
-            for place in self._directory.iterdir():
-                if place.name not in named:
-                    shutil.rmtree(place, ignore_errors=True)
+            for entry in self._directory.iterdir():
+                if entry.name not in named:
+                    shutil.rmtree(entry, ignore_errors=True)
 
-    def _with_copies(self, hook: Hook, found: WorkspaceHooks, *, is_free: bool) -> Hook:
+    def _with_copies(self, hook: Hook, inspected: WorkspaceHooks, *, is_free: bool) -> Hook:
         if not isinstance(hook.action, CommandHook):
             return hook
-        instead: dict[int, str] = {}
-        for word, path in exchangeable(hook.action, found, is_free=is_free):
-            instead[word.start] = self._instead(path, found)
-        return replace(hook, runs=replace_words(hook.action, instead)) if instead else hook
+        replacements: dict[int, str] = {}
+        for word, path in exchangeable(hook.action, inspected, is_free=is_free):
+            replacements[word.start] = self._replacement(path, inspected)
+        return replace(hook, runs=replace_words(hook.action, replacements)) if replacements else hook
 
-    def _instead(self, path: str, found: WorkspaceHooks) -> str:
-        """Return what runs in the place of a program: where its link leads out of the workspace, or a copy with what it needs beside it."""
-        looked = found.looked.get(path)
-        if looked is None:
-            # What is not there when it is looked for must not have come until it runs.
+    def _replacement(self, path: str, inspected: WorkspaceHooks) -> str:
+        """Return what runs instead of a program: the target of its link out of the workspace, or a copy with the files it needs."""
+        script = inspected.looked.get(path)
+        if script is None:
+            # A file that was missing at inspection must not appear before the run.
             return str(self._directory / "missing" / os.path.basename(path))
-        if looked.leads_to is not None:
-            return looked.leads_to
-        around = found.beside.get(path, ())
-        for needed in around:
-            self._copy(needed, found.looked[needed], found)
-        has_modules = any(is_module(each, found.looked[each].content) for each in (path, *around))
-        if has_modules and f"{found.workspace}/package.json" not in found.looked:
-            self._write(self._directory / found.digest / "package.json", b'{"type": "module"}', 0o400)
-        return self._copy(search_directory(looked, path), looked, found)
+        if script.leads_to is not None:
+            return script.leads_to
+        companions = inspected.beside.get(path, ())
+        for needed in companions:
+            self._copy(needed, inspected.looked[needed], inspected)
+        has_modules = any(is_module(each, inspected.looked[each].content) for each in (path, *companions))
+        if has_modules and f"{inspected.workspace}/package.json" not in inspected.looked:
+            self._write(self._directory / inspected.digest / "package.json", b'{"type": "module"}', 0o400)
+        return self._copy(search_directory(script, path), script, inspected)
 
-    def _copy(self, place: str, looked: ScriptFile, found: WorkspaceHooks) -> str:
-        """Return the path of a copy that holds exactly what was looked at, or leads where that led."""
-        copy = self._directory / found.digest / os.path.relpath(place, found.workspace)
-        if looked.leads_to is None:
-            self._write(copy, looked.content, 0o500 if looked.is_executable else 0o400)
+    def _copy(self, place: str, script: ScriptFile, inspected: WorkspaceHooks) -> str:
+        """Return the path of a copy with exactly the inspected content, or of a link to the same target."""
+        copy = self._directory / inspected.digest / os.path.relpath(place, inspected.workspace)
+        if script.leads_to is None:
+            self._write(copy, script.content, 0o500 if script.is_executable else 0o400)
         elif not copy.is_symlink():
-            self._make_room(copy)
+            self._make_directories(copy)
             with suppress(FileExistsError):
-                copy.symlink_to(looked.leads_to)
+                copy.symlink_to(script.leads_to)
         return str(copy)
 
     def _write(self, copy: Path, content: bytes, mode: int) -> None:
         with suppress(OSError):
             if copy.read_bytes() == content and copy.stat().st_mode & 0o777 == mode:
                 return
-        self._make_room(copy)
+        self._make_directories(copy)
         draft = copy.with_name(f".{secrets.token_hex(8)}")
         try:
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
@@ -123,66 +123,66 @@ class Copies:
         finally:
             draft.unlink(missing_ok=True)
 
-    def _make_room(self, copy: Path) -> None:
+    def _make_directories(self, copy: Path) -> None:
         for above in reversed(copy.relative_to(self._directory).parents):
             (self._directory / above).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def copied_programs(found: WorkspaceHooks) -> frozenset[str]:
-    """Return the files that run as copies, wherever they are named."""
-    programs = [hook.action for hook in found.settings.hooks if isinstance(hook.action, CommandHook)]
-    named = {path for program in programs for _, path in exchangeable(program, found) if path in found.looked}
-    return frozenset(path for path in named if found.looked[path].leads_to is None)
+def copied_programs(inspected: WorkspaceHooks) -> frozenset[str]:
+    """Return the paths of the files that run as copies."""
+    programs = [hook.action for hook in inspected.settings.hooks if isinstance(hook.action, CommandHook)]
+    named = {path for program in programs for _, path in exchangeable(program, inspected) if path in inspected.looked}
+    return frozenset(path for path in named if inspected.looked[path].leads_to is None)
 
 
-def exchange_warnings(found: WorkspaceHooks) -> Iterator[str]:
-    """Yield a sentence for each thing that a hook of the workspace may run and that an agent could exchange unseen."""
-    programs = [hook.action for hook in found.settings.hooks if isinstance(hook.action, CommandHook)]
-    yield from dict.fromkeys(sentence for program in programs for sentence in _exchange_warnings(program, found))
+def exchange_warnings(inspected: WorkspaceHooks) -> Iterator[str]:
+    """Yield a sentence for each thing that a hook of the workspace may run and an agent could swap unnoticed."""
+    programs = [hook.action for hook in inspected.settings.hooks if isinstance(hook.action, CommandHook)]
+    yield from dict.fromkeys(sentence for program in programs for sentence in _exchange_warnings(program, inspected))
 
 
-def _exchange_warnings(program: CommandHook, found: WorkspaceHooks) -> Iterator[str]:
-    copied, words = {path for _, path in exchangeable(program, found)}, started_words(program, found.workspace)
-    can_be_told = words is not None and all(word.value is not None for word in words)
-    for path in named_paths(program, found.workspace):
-        looked = found.looked.get(path)
-        if looked is not None and path not in copied and not is_kept(path, found):
+def _exchange_warnings(program: CommandHook, inspected: WorkspaceHooks) -> Iterator[str]:
+    copied, words = {path for _, path in exchangeable(program, inspected)}, started_words(program, inspected.workspace)
+    is_readable = words is not None and all(word.value is not None for word in words)
+    for path in named_paths(program, inspected.workspace):
+        script = inspected.looked.get(path)
+        if script is not None and path not in copied and not is_kept(path, inspected):
             yield (
                 f"`{path}` is not run as a copy: an agent that may edit there can exchange it between the look and the run; "
-                f"{'start it by its own path in the line, or ' if can_be_told else ''}keep it in `.claude`"
+                f"{'start it by its own path in the line, or ' if is_readable else ''}keep it in `.claude`"
             )
-        if looked is not None and is_activation(path):
+        if script is not None and is_activation(path):
             yield (
                 f"`{path}` has programs looked for in `{os.path.dirname(path)}` in the workspace, and whatever those load there: "
                 "an agent that may edit there can exchange them between the look and the run"
             )
-        for each in (path, *found.beside.get(path, ())) if looked is not None else ():
-            interpreter = script_interpreter(found.looked[each])
-            if interpreter is not None and workspace_path(found.workspace, interpreter) is not None:
+        for file in (path, *inspected.beside.get(path, ())) if script is not None else ():
+            interpreter = script_interpreter(inspected.looked[file])
+            if interpreter is not None and workspace_path(inspected.workspace, interpreter) is not None:
                 yield (
-                    f"`{each}` is run by `{interpreter}` in the workspace, and whatever that loads there: "
+                    f"`{file}` is run by `{interpreter}` in the workspace, and whatever that loads there: "
                     "an agent that may edit there can exchange it between the look and the run"
                 )
-    if not can_be_told or not SEARCHED.isdisjoint(assigned_variables(program, found.workspace)):
+    if not is_readable or not SEARCHED.isdisjoint(assigned_variables(program, inspected.workspace)):
         yield (
             f"only a shell can tell what `{program}` starts; what it finds in the workspace so is neither pinned nor copied, "
             "unless the line names it by its path from there"
         )
 
 
-def exchangeable(program: CommandHook, found: WorkspaceHooks, *, is_free: bool = False) -> Iterator[tuple[CommandWord, str]]:
-    """Yield the words that start something which an agent could exchange before it runs, each with the path that it names."""
-    for word in started_words(program, found.workspace) or ():
-        path = workspace_path(found.workspace, word.value or "")
+def exchangeable(program: CommandHook, inspected: WorkspaceHooks, *, is_free: bool = False) -> Iterator[tuple[CommandWord, str]]:
+    """Yield the words that start something an agent could swap before it runs, each with the path that it names."""
+    for word in started_words(program, inspected.workspace) or ():
+        path = workspace_path(inspected.workspace, word.value or "")
         if path is None:
             continue
-        if (is_free or not is_kept(path, found)) if path in found.looked else not word.may_be_a_value:
+        if (is_free or not is_kept(path, inspected)) if path in inspected.looked else not word.may_be_a_value:
             yield word, path
 
 
-def is_kept(path: str, found: WorkspaceHooks) -> bool:
-    """Tell whether a program is kept from agents where it lies, with what it needs: in `.claude`, without links and second names."""
+def is_kept(path: str, inspected: WorkspaceHooks) -> bool:
+    """Tell whether agents cannot change a program or what it needs: all of it is in `.claude`, without symbolic or hard links."""
     return all(
-        is_beneath(each, f"{found.workspace}/{KEPT}") and os.path.realpath(each) == each and found.looked[each].has_one_name
-        for each in (path, *found.beside.get(path, ()))
+        is_beneath(each, f"{inspected.workspace}/{KEPT}") and os.path.realpath(each) == each and inspected.looked[each].has_one_name
+        for each in (path, *inspected.beside.get(path, ()))
     )

@@ -1,4 +1,4 @@
-"""SessionStart and SessionEnd, each once in a session's life: after the log says so, and never again once they were begun."""
+"""Report SessionStart and SessionEnd to hooks once per session, only after the log has recorded them, and never again once begun."""
 
 import asyncio
 import os
@@ -37,17 +37,17 @@ Send = Callable[[SessionId, AnyCommand, str | None], Awaitable[object]]
 
 
 class FileClaims:
-    """Who runs a hook that runs once: whoever claims it first, in whichever process. A claim is an empty file beside the session."""
+    """Claims on hooks that run once: the first process to claim one runs it. A claim is an empty file beside the session."""
 
     def __init__(self, directory_of: Callable[[SessionId], Path]) -> None:
         self._directory_of = directory_of
 
     def has(self, session: SessionId, event: str) -> bool:
-        """Tell whether someone has claimed it."""
+        """Tell whether a process has claimed the event."""
         return (self._directory_of(session) / event).exists()
 
     def claim(self, session: SessionId, event: str) -> bool:
-        """Claim it durably; tell whether we were the first."""
+        """Claim the event durably; return whether we were the first."""
         directory = self._directory_of(session)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -64,11 +64,11 @@ class FileClaims:
 
 
 class Lifecycle:
-    """Tells hooks of the beginning and the end of sessions.
+    """Report the start and end of sessions to hooks.
 
-    INVARIANT: the event is durable before the claim, and the claim before the hook. A crash before the claim leaves the hook to whoever
-    looks next; a crash after it leaves a hook of which we do not know how far it came, and it is not run again. Within a process, whoever
-    comes second waits for the hook that runs, and whoever stops waiting does not stop it.
+    INVARIANT: the event is durable before the claim, and the claim before the hook. After a crash before the claim, the next process to
+    check runs the hook. After a crash that follows the claim, we do not know how far the hook got, and it does not run again. Within a
+    process, a second caller waits for the running hook, and a caller that is cancelled does not stop it.
     """
 
     def __init__(self, hooks: Hooks, feed: Feed, claims: FileClaims, send: Send) -> None:
@@ -79,34 +79,34 @@ class Lifecycle:
         self._running: dict[SessionId, asyncio.Task[None]] = {}
 
     async def settle(self, session: SessionId) -> None:
-        """Tell of what the log says and nobody was told of; calling it again changes nothing."""
+        """Report whatever the log records and hooks have not received; calling it again changes nothing."""
         await self.begin(session)
         await self.end(session)
 
     async def begin(self, session: SessionId) -> None:
-        """Tell of the session's beginning where nobody has."""
-        await self._alone(session, "SessionStart", self._begin)
+        """Report the start of the session unless that was done."""
+        await self._run_once(session, "SessionStart", self._begin)
 
     async def end(self, session: SessionId) -> None:
-        """Tell of the session's end where it has come and nobody has."""
-        await self._alone(session, "SessionEnd", self._end)
+        """Report the end of the session if it has ended, unless that was done."""
+        await self._run_once(session, "SessionEnd", self._end)
 
     def is_owed_an_end(self, session: SessionId) -> bool:
-        """Tell whether somebody was told of the session's beginning and nobody of its end, whether or not it has come."""
+        """Tell whether the start of the session was reported and its end was not, whether or not it has ended."""
         return self._claims.has(session, "SessionStart") and not self._claims.has(session, "SessionEnd")
 
     async def aclose(self) -> None:
-        """Wait for the hooks that run."""
+        """Wait for the running hooks."""
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
-    async def _alone(self, session: SessionId, event: str, tell: Callable[[SessionId], Awaitable[None]]) -> None:
-        before = self._running.get(session)
-        if before is None and self._claims.has(session, event):
+    async def _run_once(self, session: SessionId, event: str, tell: Callable[[SessionId], Awaitable[None]]) -> None:
+        previous = self._running.get(session)
+        if previous is None and self._claims.has(session, event):
             return
 
         async def tell_after() -> None:
-            if before is not None:
-                await asyncio.wait((before,))
+            if previous is not None:
+                await asyncio.wait((previous,))
             if not self._claims.has(session, event):
                 await tell(session)
 
@@ -122,16 +122,16 @@ class Lifecycle:
         events = [recorded.event for recorded in self._feed.read(session_stream(session))]
         opened = next((event for event in events if isinstance(event, SessionOpened)), None)
         is_ready = any(isinstance(event, SessionReady) for event in events)
-        # A session that is over has nobody left who could use what a hook says at its beginning.
+        # In a session that has ended, nobody could use the reply of its start hooks.
         if opened is None or not is_ready or any(isinstance(event, SessionClosed) for event in events):
             return
         inherited = next((event for event in events if isinstance(event, HistoryInherited)), None)
-        worked = any(isinstance(event, TurnStarted) for event in events)
-        source = "resume" if worked else "startup" if inherited is None else "fork" if inherited.how == "fork" else "clear"
+        has_turns = any(isinstance(event, TurnStarted) for event in events)
+        source = "resume" if has_turns else "startup" if inherited is None else "fork" if inherited.how == "fork" else "clear"
         reply = await self._once(session, SessionStart(source=source, model=opened.model), opened)
         if reply is not None and reply.context:
             message = SendMessage(by=SYSTEM, message=MessageId(f"hooks-{session}"), text=reply.context, role="context")
-            # It is kept where nobody decides it now, and comes before whatever is said next.
+            # An undecided message is kept, and comes before the next message.
             with suppress(Undecided):
                 await self._send(session, message, f"hooks:SessionStart:{session}")
 
@@ -146,7 +146,7 @@ class Lifecycle:
             await self._once(session, SessionEnd(reason=closed.reason), opened)
 
     async def _opened(self, stream: StreamId) -> SessionOpened | None:
-        """Return the first event of a session without reading the others, of which there may be very many by now."""
+        """Return the first event of a session without reading the rest, which may be long."""
         following = self._feed.follow(stream)
         try:
             first = (await anext(following)).event

@@ -1,4 +1,4 @@
-"""What hooks say: exit codes, plain text and JSON of one hook, and the one reply that several make together."""
+"""Read the replies of hooks from exit codes, plain text and JSON, and merge several into one."""
 
 import json
 import re
@@ -25,7 +25,7 @@ _MOST_STARTS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """What one hook says. `failure` says what went wrong with it, `refusal` why the event must not go its way."""
+    """The answer of one hook. `failure` says what went wrong with the hook, `refusal` why it refuses the event."""
 
     failure: str = ""
     effect: Literal["ask", "deny"] | None = None
@@ -37,7 +37,7 @@ class HookAnswer:
 
 
 class _Specific(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+    model_config = ConfigDict(strict=True, extra="ignore", defer_build=True)
 
     hookEventName: str | None = None  # noqa: N815 - these are the format's spellings, here and below
     permissionDecision: Literal["allow", "ask", "deny"] | None = None  # noqa: N815 - as above
@@ -47,7 +47,7 @@ class _Specific(BaseModel):
 
 
 class _Output(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+    model_config = ConfigDict(strict=True, extra="ignore", defer_build=True)
 
     decision: Literal["block", "approve"] | None = None
     reason: str | None = None
@@ -60,35 +60,35 @@ class _Output(BaseModel):
 
 _SPECIFIC: Final = frozenset(_Specific.model_fields)
 _ANSWERS: Final = frozenset(_Output.model_fields) - {"goes_on"} | {"continue"}
-# Claude Code knows these as well; there is nothing here that they could do.
+# Claude Code knows these as well; they have no effect here.
 _HARMLESS: Final = frozenset({"terminalSequence"})
 
 
-def read_reply(event: str, ran: HookRun) -> HookAnswer:
-    """Return what a hook says by how it ended and what it printed."""
-    if ran.failure:
-        return HookAnswer(failure=ran.failure)
-    complaint = cut(ran.err.decode(errors="replace").strip())
-    if ran.code == _BLOCKS:
-        return HookAnswer(effect="deny", refusal=_reason_in(event, ran.out) or complaint or "it gave no reason")
-    if ran.code:
-        return HookAnswer(failure=f"it ended with exit code {ran.code}{f': {complaint}' if complaint else ''}")
+def read_reply(event: str, run: HookRun) -> HookAnswer:
+    """Return a hook's answer from its exit code and output."""
+    if run.failure:
+        return HookAnswer(failure=run.failure)
+    complaint = cut(run.err.decode(errors="replace").strip())
+    if run.code == _BLOCKS:
+        return HookAnswer(effect="deny", refusal=_reason_in(event, run.out) or complaint or "it gave no reason")
+    if run.code:
+        return HookAnswer(failure=f"it ended with exit code {run.code}{f': {complaint}' if complaint else ''}")
     try:
-        text = ran.out.decode().strip()
+        text = run.out.decode().strip()
     except UnicodeDecodeError:
         return HookAnswer(failure="it printed something that is no UTF-8 text")
     if not text.startswith("{"):
-        return _read_plain(event, text)
+        return _read_text(event, text)
     try:
-        return _answer(event, _parsed(event, text))
-    except (ValueError, RecursionError) as fault:
-        return HookAnswer(failure=f"its JSON cannot be used: {_plain(fault)}; {_WHAT_TO_PRINT}")
+        return _to_answer(event, _parse(event, text))
+    except (ValueError, RecursionError) as error:
+        return HookAnswer(failure=f"its JSON cannot be used: {_explain(error)}; {_WHAT_TO_PRINT}")
 
 
-def _read_plain(event: str, text: str) -> HookAnswer:
-    """Return what output says that does not begin with an answer.
+def _read_text(event: str, text: str) -> HookAnswer:
+    """Return the answer for output that does not begin with a JSON object.
 
-    INVARIANT: a guard that has said something which cannot be understood has not said yes, and no answer is passed over in silence.
+    INVARIANT: a guard whose output cannot be parsed has not allowed the call, and no answer is silently ignored.
     """
     if text and event == _GUARD:
         return HookAnswer(failure=f"its output is not a JSON object; {_WHAT_TO_PRINT}")
@@ -98,74 +98,74 @@ def _read_plain(event: str, text: str) -> HookAnswer:
 
 
 def _holds_answer(text: str) -> bool:
-    """Tell whether an answer begins on one of the first lines that could begin one."""
+    """Tell whether an answer begins on one of the first lines that open a JSON object."""
     for start in islice(_STARTS.finditer(text), _MOST_STARTS):
         try:
-            found = cast("dict[str, object]", json.JSONDecoder().raw_decode(text, start.end())[0])
+            candidate = cast("dict[str, object]", json.JSONDecoder().raw_decode(text, start.end())[0])
         except (ValueError, RecursionError):
             continue
         if (
-            found.get("decision") in ("block", "approve")
-            or type(found.get("continue")) is bool
-            or type(found.get("hookSpecificOutput")) is dict
+            candidate.get("decision") in ("block", "approve")
+            or type(candidate.get("continue")) is bool
+            or type(candidate.get("hookSpecificOutput")) is dict
         ):
             return True
     return False
 
 
-def merge(event: str, said: Sequence[tuple[str, HookAnswer]]) -> HookReply:
-    """Return the one reply of several hooks, given in the order in which they are configured: the strictest wins."""
+def merge(event: str, answers: Sequence[tuple[str, HookAnswer]]) -> HookReply:
+    """Merge the answers of several hooks, in the order of configuration, into one reply; the strictest wins."""
     reply = HookReply(
-        context="\n".join(each.context for _, each in said if each.context),
-        stopped=next((each.stopped for _, each in said if each.stopped is not None), None),
-        warnings=tuple(each.warning for _, each in said if each.warning),
+        context="\n".join(answer.context for _, answer in answers if answer.context),
+        stopped=next((answer.stopped for _, answer in answers if answer.stopped is not None), None),
+        warnings=tuple(answer.warning for _, answer in answers if answer.warning),
     )
     if event == "PreToolUse":
-        return _merge_before_call(reply, said)
-    refusals = [each.refusal for _, each in said if each.refusal is not None]
+        return _merge_before_call(reply, answers)
+    refusals = [answer.refusal for _, answer in answers if answer.refusal is not None]
     if event in _MAY_BLOCK and refusals:
         return reply.model_copy(update={"blocked": "\n".join(refusals)})
     if event == "PostToolUse" and refusals:
-        # The call has run; all that a refusal can do is tell the agent.
+        # The call has run, so a refusal can only inform the agent.
         return reply.model_copy(update={"context": "\n".join(filter(None, (*refusals, reply.context)))})
     return reply
 
 
 def may_refuse(event: str) -> bool:
-    """Tell whether a refusal means anything for an event."""
+    """Tell whether a refusal has an effect on an event."""
     return event in _MAY_BLOCK or event in {"PreToolUse", "PostToolUse"}
 
 
 def cut(text: str) -> str:
-    """Return a text of bounded length that can be stored, with the cut stated."""
+    """Return text that can be stored, truncated to a bounded length with a note of how much was cut."""
     sound = text.encode("utf-8", "replace").decode()
     return sound if len(sound) <= LONGEST else f"{sound[:LONGEST]} …[{len(sound) - LONGEST} characters cut]"
 
 
-def _merge_before_call(reply: HookReply, said: Sequence[tuple[str, HookAnswer]]) -> HookReply:
-    for name, each in said:
-        # INVARIANT: a hook that failed has not said yes.
-        if each.failure or each.effect == "deny":
-            reason = f"the hook `{name}` failed: {each.failure}" if each.failure else each.refusal or ""
+def _merge_before_call(reply: HookReply, answers: Sequence[tuple[str, HookAnswer]]) -> HookReply:
+    for name, answer in answers:
+        # INVARIANT: a hook that failed has not allowed the call.
+        if answer.failure or answer.effect == "deny":
+            reason = f"the hook `{name}` failed: {answer.failure}" if answer.failure else answer.refusal or ""
             return reply.model_copy(update={"says": HookSays(effect="deny", hook=name, reason=reason)})
-    asking = [(name, each) for name, each in said if each.effect == "ask"]
+    asking = [(name, answer) for name, answer in answers if answer.effect == "ask"]
     if asking:
-        # Each hook that asks has to be answered, so a grant for one of them must not answer for two.
-        together, reasons = "+".join(name for name, _ in asking), "; ".join(each.refusal or "" for _, each in asking)
+        # Each asking hook needs its own answer, so a grant for one of them must not cover two.
+        together, reasons = "+".join(name for name, _ in asking), "; ".join(answer.refusal or "" for _, answer in asking)
         reply = reply.model_copy(update={"says": HookSays(effect="ask", hook=together, reason=cut(reasons))})
-    return _with_arguments(reply, said)
+    return _with_arguments(reply, answers)
 
 
-def _with_arguments(reply: HookReply, said: Sequence[tuple[str, HookAnswer]]) -> HookReply:
-    rewritten = {canonical_json(each.arguments): each.arguments for _, each in said if each.arguments is not None}
+def _with_arguments(reply: HookReply, answers: Sequence[tuple[str, HookAnswer]]) -> HookReply:
+    rewritten = {canonical_json(answer.arguments): answer.arguments for _, answer in answers if answer.arguments is not None}
     if len(rewritten) > 1:
-        names = ", ".join(f"`{name}`" for name, each in said if each.arguments is not None)
-        both = HookSays(effect="deny", hook="ambiguous", reason=f"hooks rewrote the arguments in different ways: {names}")
-        return reply.model_copy(update={"says": both})
+        names = ", ".join(f"`{name}`" for name, answer in answers if answer.arguments is not None)
+        conflict = HookSays(effect="deny", hook="ambiguous", reason=f"hooks rewrote the arguments in different ways: {names}")
+        return reply.model_copy(update={"says": conflict})
     return reply.model_copy(update={"arguments": next(iter(rewritten.values()), None)})
 
 
-def _answer(event: str, output: _Output) -> HookAnswer:
+def _to_answer(event: str, output: _Output) -> HookAnswer:
     specific = output.hookSpecificOutput or _Specific()
     if specific.hookEventName not in {None, event}:
         raise ValueError(f"it answers `{specific.hookEventName}` and was told of `{event}`")
@@ -178,7 +178,7 @@ def _answer(event: str, output: _Output) -> HookAnswer:
         effect = "ask"
     reason = specific.permissionDecisionReason or output.reason or stopped or ""
     if specific.updatedInput is not None:
-        canonical_json(specific.updatedInput)  # a number beyond all numbers has no spelling and is refused here
+        canonical_json(specific.updatedInput)  # raises for an infinite number, which JSON cannot express
     return HookAnswer(
         effect=effect,
         refusal=None if effect is None else cut(reason) or "it gave no reason",
@@ -190,24 +190,24 @@ def _answer(event: str, output: _Output) -> HookAnswer:
 
 
 def _reason_in(event: str, out: bytes) -> str:
-    """Return the reason that a hook which blocks by its exit code gives in JSON, where it does."""
+    """Return the reason that a hook gives in JSON when it blocks by its exit code, or an empty text."""
     try:
         text = out.decode().strip()
-        return (_answer(event, _parsed(event, text)).refusal or "") if text.startswith("{") else ""
+        return (_to_answer(event, _parse(event, text)).refusal or "") if text.startswith("{") else ""
     except (ValueError, RecursionError):
         return ""
 
 
-def _parsed(event: str, text: str) -> _Output:
+def _parse(event: str, text: str) -> _Output:
     fields = cast("dict[str, JsonValue]", read_json(text))
     if event == _GUARD:
         _require_known(fields)
-    # `continue` is a word of the language.
+    # `continue` is a Python keyword.
     return _Output.model_validate({**fields, "goes_on": fields.get("continue")})
 
 
 def _require_known(fields: Mapping[str, JsonValue]) -> None:
-    """Raise ValueError for a field that nobody would read: a guard may have meant its denial by it."""
+    """Raise ValueError for an unknown field: a guard may have meant it as a denial."""
     specific = fields.get("hookSpecificOutput")
     unknown = [*fields.keys() - _ANSWERS - _HARMLESS]
     unknown += specific.keys() - _SPECIFIC if isinstance(specific, dict) else []
@@ -216,11 +216,11 @@ def _require_known(fields: Mapping[str, JsonValue]) -> None:
         raise ValueError(f"{quoted(key)} {where if key in _SPECIFIC | _ANSWERS else 'is not a field of an answer'}")
 
 
-def _plain(fault: Exception) -> str:
-    if isinstance(fault, RecursionError):
+def _explain(error: Exception) -> str:
+    if isinstance(error, RecursionError):
         return "it is nested too deeply"
-    if isinstance(fault, ValidationError):
-        place, words = explain_invalid(fault)
+    if isinstance(error, ValidationError):
+        place, words = explain_invalid(error)
         key = ".".join("continue" if part == "goes_on" else str(part) for part in place)
         return f"{f'`{key}`' if key else 'it'} {words}"
-    return str(fault)
+    return str(error)

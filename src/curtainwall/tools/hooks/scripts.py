@@ -1,7 +1,7 @@
-"""Scripts of a workspace: read once and whole, and what they need beside themselves.
+"""Read the scripts of a workspace, once and whole, and work out what they need beside themselves.
 
-Scripts are read by patterns alone, since an agent may have written them: what the patterns miss is not found beside a copy, and never runs
-unseen.
+Scripts are only matched against patterns, since an agent may have written them. Whatever the patterns miss is absent beside a copy, so it
+never runs unseen.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ _BINARY: Final = b"\x7fELF"
 
 @dataclass(frozen=True, slots=True)
 class ScriptFile:
-    """A file as it was when it was looked at: opened once, and all of this is of what was open.
+    """A snapshot of a file; all fields come from a single open descriptor.
 
-    `place` is where in the workspace it really lies, `leads_to` the program outside that a link leads to; of that one nothing is read.
+    `place` is its real path in the workspace. `leads_to` is the program outside that a link points to, which is not read.
     """
 
     content: bytes
@@ -39,14 +39,14 @@ class ScriptFile:
 
     @property
     def digest(self) -> str:
-        """Return what a pin says of it: its content and whether it may be executed, or where it leads."""
+        """Return its digest for a pin: of its content and executable bit, or of its link target."""
         if self.leads_to is not None:
             return f"leads to {self.leads_to}"
         return hashlib.sha256(self.content).hexdigest() + ("-x" if self.is_executable else "")
 
 
 def workspace_path(workspace: str, word: str) -> str | None:
-    """Return the path in the workspace that a word names there, be it by another way in; None where it names none."""
+    """Return the path in the workspace that a word names, also through links from outside; None if it names none."""
     if not word or "\0" in word:
         return None
     path = os.path.normpath(os.path.join(workspace, word))
@@ -56,16 +56,16 @@ def workspace_path(workspace: str, word: str) -> str | None:
 
 
 def read_workspace_file(path: str, workspace: str) -> ScriptFile | None:
-    """Return a file of a workspace as it is now, or None where there is no such file; raise `Broken` where it cannot be read."""
+    """Read a file of a workspace; return None if it does not exist, and raise `Broken` if it cannot be read."""
     outside = link_target_outside(path, workspace)
-    if outside is not None and (about := _binary(outside)) is not None:
-        return ScriptFile(b"", bool(about.st_mode & 0o111), about.st_nlink == 1, path, outside)
-    found, real = read_regular_file(Path(path), _BIGGEST_PROGRAM), os.path.realpath(path)
-    return found if found is None or not is_beneath(real, workspace) else replace(found, place=real)
+    if outside is not None and (status := _binary(outside)) is not None:
+        return ScriptFile(b"", bool(status.st_mode & 0o111), status.st_nlink == 1, path, outside)
+    file, real = read_regular_file(Path(path), _BIGGEST_PROGRAM), os.path.realpath(path)
+    return file if file is None or not is_beneath(real, workspace) else replace(file, place=real)
 
 
 def link_target_outside(path: str, workspace: str) -> str | None:
-    """Return the first place after which the links at a path stay outside the workspace, under the name that it has there; or None."""
+    """Return the first path from which the links at a path stay outside the workspace, or None."""
     outside: str | None = None
     for _ in range(_MOST_LINKS):
         directory = os.path.realpath(os.path.dirname(path))
@@ -79,33 +79,33 @@ def link_target_outside(path: str, workspace: str) -> str | None:
 
 
 def read_regular_file(path: Path, most: int) -> ScriptFile | None:
-    """Return a regular file as it is now, or None where there is no such file."""
+    """Read a regular file; return None if there is no such file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
-    except OSError as fault:
-        raise Broken(f"`{path}` cannot be read: {(fault.strerror or '').lower()}") from None
-    about = os.fstat(descriptor)
-    if not stat.S_ISREG(about.st_mode):
+    except OSError as error:
+        raise Broken(f"`{path}` cannot be read: {(error.strerror or '').lower()}") from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         return None
     with open(descriptor, "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise Broken(f"`{path}` is bigger than {most} bytes")
-    return ScriptFile(content, bool(about.st_mode & 0o111), about.st_nlink == 1, str(path))
+    return ScriptFile(content, bool(status.st_mode & 0o111), status.st_nlink == 1, str(path))
 
 
 def _binary(path: str) -> os.stat_result | None:
-    """Return what is told of a file that the kernel runs by itself, without a script's interpreter; None for anything else."""
+    """Return the status of a native executable, which needs no interpreter; None for anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:
-        about = os.fstat(descriptor)
-        return about if stat.S_ISREG(about.st_mode) and os.read(descriptor, len(_BINARY)) == _BINARY else None
+        status = os.fstat(descriptor)
+        return status if stat.S_ISREG(status.st_mode) and os.read(descriptor, len(_BINARY)) == _BINARY else None
     finally:
         os.close(descriptor)
 
@@ -117,7 +117,7 @@ _MOST_STRINGS: Final = 8
 
 
 class Language(Enum):
-    """What a script is written in."""
+    """The language of a script."""
 
     SHELL = "shell"
     PYTHON = "python"
@@ -128,8 +128,8 @@ class Language(Enum):
 class ScriptNeeds:
     """What a script needs.
 
-    `files` are words for what may lie beside it, `modules` what it imports by name, `is_module` whether it is written in modules of
-    JavaScript. `finds_itself` tells whether it finds anything from where it lies, `goes_there` whether it goes there.
+    `files` are words that may name files beside it, `modules` its imports by name, and `is_module` tells whether it is a JavaScript
+    module. `finds_itself` tells whether it locates files by its own path, `changes_directory` whether it changes to that directory.
     """
 
     files: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ _ENDINGS: Final = ("", ".js", ".cjs", ".mjs", ".json", ".ts", "/index.js", "/ind
 
 
 def script_language(path: str, content: bytes) -> Language | None:
-    """Return what a script is written in, by its first line or the end of its name."""
+    """Return the language of a script by its first line or its extension."""
     first = os.fsdecode(content[:256].partition(b"\n")[0])
     words = [os.path.basename(word) for word in first[2:].split()] if first.startswith("#!") else []
     words = [word for word in words if word != "env" and not word.startswith("-")][:1] or [os.path.splitext(path)[1][1:]]
@@ -174,16 +174,16 @@ def script_language(path: str, content: bytes) -> Language | None:
 
 
 def script_needs(language: Language, content: bytes) -> ScriptNeeds:
-    """Return what a script needs."""
+    """Extract what a script needs from its text."""
     text = content[:_MOST_TEXT].decode(errors="replace")
     files, finds_itself, changes_directory = _from_itself(language, text)
     modules: list[str] = []
     if language is Language.PYTHON:
-        names = [name.split()[0] for found in _IMPORTED.finditer(text) for name in (found[1] or found[2]).split(",") if name.strip()]
+        names = [name.split()[0] for match in _IMPORTED.finditer(text) for name in (match[1] or match[2]).split(",") if name.strip()]
         tops = [name.partition(".")[0] for name in names if not name.startswith(".")]
         modules = [name for name in tops if name and name not in sys.stdlib_module_names]
     elif language is Language.NODE:
-        required = [found[2] for found in _REQUIRED.finditer(text)]
+        required = [match[2] for match in _REQUIRED.finditer(text)]
         files += [word + ending for word in required if word.startswith(".") for ending in _ENDINGS]
         bare = [word for word in required if re.match(r"[@a-z]", word) and ":" not in word]
         modules = ["/".join(word.split("/")[: 2 if word.startswith("@") else 1]) for word in bare]
@@ -196,14 +196,14 @@ def _some(words: list[str]) -> tuple[str, ...]:
 
 
 def _from_itself(language: Language, text: str) -> tuple[list[str], bool, bool]:
-    """Return the words of lines that have to do with where the script lies, and whether it finds anything so, or goes there."""
-    files, known, finds_itself, changes_directory = list[str](), set[str](), False, False
+    """Return the words on lines that use the script's own path, and whether it locates files by it or changes to its directory."""
+    files, variables, finds_itself, changes_directory = list[str](), set[str](), False, False
     for line in text.split("\n"):
-        is_about_it = _ITSELF[language].search(line) is not None or not known.isdisjoint(_WORD.findall(line))
+        is_about_it = _ITSELF[language].search(line) is not None or not variables.isdisjoint(_WORD.findall(line))
         if not is_about_it or line.lstrip().startswith(("#", "//")):
             continue
         if (assigned := _ASSIGNED.match(line)) is not None:
-            known.add(assigned[1])
+            variables.add(assigned[1])
         files += _words_behind(line) if language is Language.SHELL else _strings(line)
         finds_itself = finds_itself or _PLACED.search(line) is not None
         changes_directory = changes_directory or _GOES[language].match(line) is not None
@@ -211,35 +211,35 @@ def _from_itself(language: Language, text: str) -> tuple[list[str], bool, bool]:
 
 
 def _words_behind(line: str) -> list[str]:
-    return [found[1] for found in _BEHIND.finditer(line)]
+    return [match[1] for match in _BEHIND.finditer(line)]
 
 
 def _strings(line: str) -> list[str]:
-    """Return the strings of a line, and what the last of them are as one path."""
-    words = [found[2].strip("/") for found in _STRING.finditer(line)][-_MOST_STRINGS:]
+    """Return the strings of a line, and the last of them joined as paths."""
+    words = [match[2].strip("/") for match in _STRING.finditer(line)][-_MOST_STRINGS:]
     return [*words, *("/".join(words[at:]) for at in range(len(words) - 1))]
 
 
 def needed_files(needs: ScriptNeeds, language: Language, directory: str, workspace: str) -> Iterator[str]:
-    """Yield the files in the workspace that a script may need, looked for from a directory; whether they are there, whoever looks sees."""
-    above = [directory]
-    while above[-1] != workspace and is_beneath(above[-1], workspace):
-        above.append(os.path.dirname(above[-1]))
+    """Yield the files in the workspace that a script in a directory may need; the caller checks that they exist."""
+    ancestors = [directory]
+    while ancestors[-1] != workspace and is_beneath(ancestors[-1], workspace):
+        ancestors.append(os.path.dirname(ancestors[-1]))
     for word in needs.files:
-        # What is found from a directory further up is named from there as well (`.parent.parent / "x"`).
-        places = (os.path.normpath(os.path.join(place, word)) for place in above)
-        yield from [place for place in places if is_beneath(place, workspace) and os.path.isfile(place)][:1]
+        # A path may also be relative to a parent directory (`.parent.parent / "x"`).
+        places = (os.path.normpath(os.path.join(path, word)) for path in ancestors)
+        yield from [path for path in places if is_beneath(path, workspace) and os.path.isfile(path)][:1]
     if language is Language.PYTHON:
-        searched = [directory, *(place for word in needs.files if os.path.isdir(place := os.path.normpath(os.path.join(directory, word))))]
+        searched = [directory, *(path for word in needs.files if os.path.isdir(path := os.path.normpath(os.path.join(directory, word))))]
         for name in needs.modules:
-            for place in searched:
-                if is_beneath(place, workspace):
-                    yield f"{place}/{name}.py"
-                    yield from _package(f"{place}/{name}")
+            for path in searched:
+                if is_beneath(path, workspace):
+                    yield f"{path}/{name}.py"
+                    yield from _package(f"{path}/{name}")
 
 
 def is_module(path: str, content: bytes) -> bool:
-    """Tell whether a script is written in modules of JavaScript and does not say so by its name; its project says it in `package.json`."""
+    """Tell whether a script is a JavaScript module only because its project says so in `package.json`, not by its extension."""
     return (
         not path.endswith((".mjs", ".mts"))
         and script_language(path, content) is Language.NODE
@@ -248,21 +248,21 @@ def is_module(path: str, content: bytes) -> bool:
 
 
 def needed_packages(needs: ScriptNeeds, directory: str, workspace: str) -> Iterator[str]:
-    """Yield the packages of a script in JavaScript that lie in the workspace."""
+    """Yield the packages that a JavaScript script finds in the workspace."""
     while is_beneath(directory, workspace):
         yield from (name for name in needs.modules if os.path.isdir(f"{directory}/node_modules/{name}"))
         directory = os.path.dirname(directory)
 
 
-def search_directory(looked: ScriptFile, path: str) -> str:
-    """Return where in the workspace a program looks for what it needs: Python and node follow a link to a script, a shell does not."""
-    is_led = script_language(path, looked.content) in (Language.PYTHON, Language.NODE)
-    return looked.place if is_led else path
+def search_directory(script: ScriptFile, path: str) -> str:
+    """Return the path from which a program looks for what it needs: Python and node resolve a link to a script, a shell does not."""
+    follows_links = script_language(path, script.content) in (Language.PYTHON, Language.NODE)
+    return script.place if follows_links else path
 
 
-def script_interpreter(looked: ScriptFile) -> str | None:
-    """Return what the first line of a script says that runs it, also by `env`."""
-    first = looked.content[:256].partition(b"\n")[0]
+def script_interpreter(script: ScriptFile) -> str | None:
+    """Return the interpreter in the first line of a script, also through `env`."""
+    first = script.content[:256].partition(b"\n")[0]
     words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
     if words and os.path.basename(words[0]) == "env":
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word and "/" in word] or words
@@ -270,16 +270,16 @@ def script_interpreter(looked: ScriptFile) -> str | None:
 
 
 def environment_config(path: str) -> str:
-    """Return where the configuration of a Python environment would lie that a program is of."""
+    """Return the path of the configuration file that the Python environment of a program would have."""
     return os.path.join(os.path.dirname(os.path.dirname(path)), "pyvenv.cfg")
 
 
 def is_activation(path: str) -> bool:
-    """Tell whether a file has programs looked for in the environment of Python that it is of."""
+    """Tell whether a file is the activation script of a Python environment, which puts its programs on the PATH."""
     return os.path.basename(path) == "activate" and os.path.isfile(environment_config(path))
 
 
 def _package(directory: str) -> Iterator[str]:
-    for place, below, names in islice(os.walk(directory), _MOST_OF_A_PACKAGE):
+    for folder, below, names in islice(os.walk(directory), _MOST_OF_A_PACKAGE):
         below[:] = sorted(name for name in below if name.isidentifier() and name != "__pycache__")
-        yield from (os.path.join(place, name) for name in sorted(names)[:_MOST_OF_A_PACKAGE] if name.endswith(".py"))
+        yield from (os.path.join(folder, name) for name in sorted(names)[:_MOST_OF_A_PACKAGE] if name.endswith(".py"))

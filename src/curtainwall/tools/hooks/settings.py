@@ -1,4 +1,4 @@
-"""Hooks as Claude Code's settings write them, with their matchers. What cannot be honoured is refused, or left out and named."""
+"""Hooks and their matchers in the format of Claude Code's settings. An unsupported entry is refused, or left out with a note."""
 
 import hashlib
 import re
@@ -13,7 +13,7 @@ from curtainwall.facts import Unclear, Url, canonical_url
 from curtainwall.model import Broken, canonical_json, explain_invalid
 
 _EVERYTHING: Final = frozenset({"", "*"})
-# A text of these alone is a list of names; the dot is ours, as in `filesystem.write_file`.
+# A text of only these characters is a list of names; the dot is ours, as in `filesystem.write_file`.
 _NAMES = re.compile(r"[A-Za-z0-9_.\- ]+(?:[|,][A-Za-z0-9_.\- ]+)*")
 _LONGEST: Final = 256
 
@@ -34,14 +34,14 @@ CLAUDE_NAMES: Final = frozenset(name for names in _CLAUDE.values() for name in n
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """A matcher, ready to be asked. `exact` are the names of a list; otherwise `pattern` has to fit a name from end to end."""
+    """A compiled matcher. `exact` holds the names of a list; otherwise `pattern` must match a whole name."""
 
     text: str
     exact: frozenset[str] | None = None
     pattern: re.Pattern[str] | None = None
 
     def finds(self, names: Iterable[str]) -> str | None:
-        """Return the first of the names that is meant, or None."""
+        """Return the first name that matches, or None."""
         for name in names:
             if self.exact is not None:
                 is_meant = name in self.exact
@@ -53,19 +53,19 @@ class Matcher:
 
 
 def compile_matcher(text: str) -> Matcher:
-    """Return the matcher that a text writes: nothing or `*` for all, names with `|` between them, or a regular expression."""
+    """Compile a matcher: empty or `*` for everything, names separated by `|`, or a regular expression."""
     if text.strip() in _EVERYTHING:
         return Matcher(text)
     if _NAMES.fullmatch(text):
         return Matcher(text, exact=frozenset(part.strip() for part in re.split(r"[|,]", text)))
     try:
         return Matcher(text, pattern=re.compile(text))
-    except (re.error, RecursionError, OverflowError) as fault:
-        raise ValueError(f"the matcher `{text}` is no regular expression: {fault}") from None
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"the matcher `{text}` is no regular expression: {error}") from None
 
 
 def tool_names(tool: str) -> tuple[str, ...]:
-    """Return the names of a tool: ours, the one that MCP clients know, and Claude Code's where it has the like."""
+    """Return the names of a tool: ours, the one that MCP clients use, and those of its counterparts in Claude Code."""
     return (tool, f"mcp__{tool.replace('.', '__', 1)}", *_CLAUDE.get(tool, ()))
 
 
@@ -90,7 +90,7 @@ _SHELLS: Final = {None: "/bin/sh", "sh": "/bin/sh", "bash": "bash"}
 
 @dataclass(frozen=True, slots=True)
 class CommandHook:
-    """A command hook: a line for the shell, or with `arguments` a program that is started without one."""
+    """A command hook: a shell line, or with `arguments` a program that is started without a shell."""
 
     line: str
     arguments: tuple[str, ...] | None = None
@@ -99,10 +99,14 @@ class CommandHook:
     def __str__(self) -> str:
         return " ".join((self.line, *(self.arguments or ())))
 
+    @property
+    def identity(self) -> str:
+        return f"Program(line={self.line!r}, arguments={self.arguments!r}, shell={self.shell!r})"
+
 
 @dataclass(frozen=True, slots=True)
 class HttpHook:
-    """An http hook: where the event is posted, and the variables that its headers may name."""
+    """An HTTP hook: the URL for the event, and the variables that its headers may use."""
 
     url: Url
     headers: tuple[tuple[str, str], ...] = ()
@@ -111,12 +115,20 @@ class HttpHook:
     def __str__(self) -> str:
         return self.url.text
 
+    @property
+    def identity(self) -> str:
+        facts = self.url.facts
+        scope = f"<Scope.{facts.scope.name}: {facts.scope.value!r}>"
+        host = f"HostFacts(kind='host', host={facts.host!r}, port={facts.port!r}, secure={facts.secure!r}, scope={scope})"
+        url = f"Url(text={self.url.text!r}, origin={self.url.origin!r}, facts={host})"
+        return f"Endpoint(url={url}, headers={self.headers!r}, variables={self.variables!r})"
+
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One hook: when, for what, doing what, for how long at most, and in which directory.
+    """One hook: its event, matcher, action, time limit and directory.
 
-    `runs` is the same command with copies of its programs, where it must not be run as it is written, and `alone` what those do not find.
+    If the command must not run as written, `runs` is the same command with copies of its programs, and `alone` says what they lack.
     """
 
     event: str
@@ -129,15 +141,18 @@ class Hook:
 
     @property
     def name(self) -> str:
-        """Return what rules, grants and the log call it: readable, and another one as soon as anything about it differs."""
-        told: list[JsonValue] = [self.event, self.matcher.text, repr(self.action), self.seconds, self.directory]
-        word = self.action.url.facts.host if isinstance(self.action, HttpHook) else _program_name(str(self.action))
-        return f"{_STRANGE.sub('-', word)[:40].strip('-') or 'hook'}-{hashlib.sha256(canonical_json(told)).hexdigest()[:6]}"
+        """Return its name in rules, grants and the log: readable, and different as soon as anything about the hook changes.
+
+        The text that is hashed must stay as it is, down to the class names of 0.1.0: rules and grants refer to hooks by this name.
+        """
+        identity: list[JsonValue] = [self.event, self.matcher.text, self.action.identity, self.seconds, self.directory]
+        label = self.action.url.facts.host if isinstance(self.action, HttpHook) else _program_name(str(self.action))
+        return f"{_STRANGE.sub('-', label)[:40].strip('-') or 'hook'}-{hashlib.sha256(canonical_json(identity)).hexdigest()[:6]}"
 
 
 @dataclass(frozen=True, slots=True)
 class HookSettings:
-    """The hooks of one source, in its order, and what was left out of them, in sentences."""
+    """The hooks of one source in order, and a note for each entry that was left out."""
 
     hooks: tuple[Hook, ...] = ()
     notes: tuple[str, ...] = ()
@@ -147,12 +162,12 @@ class HookSettings:
         return tuple(hook for hook in self.hooks if hook.event == event)
 
     def for_tool(self, event: str, tool: str) -> tuple[Hook, ...]:
-        """Return the hooks of one event that a tool is meant by."""
+        """Return the hooks of one event that match a tool."""
         return tuple(hook for hook in self.of(event) if hook.matcher.finds(tool_names(tool)) is not None)
 
 
 class _Common(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     timeout: float = Field(SECONDS, gt=0, le=86_400, allow_inf_nan=False)
     statusMessage: str = ""  # noqa: N815 - the format's spelling
@@ -173,36 +188,38 @@ class _Http(_Common):
 
 
 class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     matcher: str = ""
     hooks: list[JsonValue]
 
 
-_HANDLER: TypeAdapter[_Command | _Http] = TypeAdapter(Annotated[_Command | _Http, Field(discriminator="type")])
+_HANDLER: TypeAdapter[_Command | _Http] = TypeAdapter(
+    Annotated[_Command | _Http, Field(discriminator="type")], config=ConfigDict(defer_build=True)
+)
 
 
-def read_settings(told: JsonValue, *, directory: str, strict: bool = False) -> HookSettings:
-    """Return the hooks that settings name; `directory` is where their programs start. Raise `Broken`.
+def read_settings(content: JsonValue, *, directory: str, strict: bool = False) -> HookSettings:
+    """Return the hooks in settings; `directory` is where their programs start. Raise `Broken`.
 
-    A file of Claude Code's serves two programs, so what we do not know there is only noted, unless it stands before a call: a guard that
-    cannot be honoured must not vanish. With `strict`, everything unknown is refused.
+    Claude Code shares its settings file with us, so unknown entries are only noted, unless they guard a call: a guard that we cannot
+    honour must not vanish. With `strict`, everything unknown is refused.
     """
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         raise Broken("settings are a JSON object")
-    hooks = told.get("hooks", {})
+    hooks = content.get("hooks", {})
     if not isinstance(hooks, dict):
         raise Broken("`hooks` must be an object with the names of events as keys")
-    if told.get("disableAllHooks") is True:
+    if content.get("disableAllHooks") is True:
         return HookSettings(notes=("`disableAllHooks` is set: none of these hooks runs",))
-    reading = _Reading(directory, strict=strict)
+    reading = _SettingsReader(directory, strict=strict)
     for event, groups in hooks.items():
         reading.take(event, groups)
     return HookSettings(tuple(reading.hooks), tuple(reading.notes))
 
 
-class _Reading:
-    """Settings being read: what stands so far."""
+class _SettingsReader:
+    """A reader of settings that collects hooks and notes."""
 
     def __init__(self, directory: str, *, strict: bool) -> None:
         self.hooks: list[Hook] = []
@@ -217,22 +234,22 @@ class _Reading:
             return
         if not isinstance(groups, list):
             raise Broken(f"`hooks.{event}` must be a list of groups with `matcher` and `hooks`")
-        for place, told in enumerate(groups):
-            where = f"{event}[{place}]"
+        for position, item in enumerate(groups):
+            where = f"{event}[{position}]"
             try:
-                group = _Group.model_validate(told)
+                group = _Group.model_validate(item)
                 matcher = compile_matcher("" if event in _WITHOUT_MATCHER else group.matcher)
-            except ValueError as fault:
-                self._leave_out(where, _plain(fault), guards=event == "PreToolUse")
+            except ValueError as error:
+                self._leave_out(where, _explain(error), guards=event == "PreToolUse")
                 continue
             for number, handler in enumerate(group.hooks):
                 try:
                     self.hooks.append(self._hook(event, matcher, handler))
-                except (ValueError, Unclear) as fault:
-                    self._leave_out(f"{where}.hooks[{number}]", _plain(fault), guards=event == "PreToolUse")
+                except (ValueError, Unclear) as error:
+                    self._leave_out(f"{where}.hooks[{number}]", _explain(error), guards=event == "PreToolUse")
 
-    def _hook(self, event: str, matcher: Matcher, told: JsonValue) -> Hook:
-        handler = _HANDLER.validate_python(told)
+    def _hook(self, event: str, matcher: Matcher, item: JsonValue) -> Hook:
+        handler = _HANDLER.validate_python(item)
         action: CommandHook | HttpHook
         if isinstance(handler, _Http):
             action = HttpHook(canonical_url(handler.url), tuple(handler.headers.items()), tuple(handler.allowedEnvVars))
@@ -243,25 +260,25 @@ class _Reading:
             action = CommandHook(handler.command, arguments, _SHELLS[handler.shell])
         return Hook(event, matcher, action, handler.timeout, self._directory)
 
-    def _leave_out(self, where: str, why: str, *, guards: bool = False) -> None:
+    def _leave_out(self, where: str, reason: str, *, guards: bool = False) -> None:
         if self._strict or guards:
-            raise Broken(f"`hooks.{where}` cannot be honoured: {why}")
-        self.notes.append(f"`hooks.{where}` is left out: {why}")
+            raise Broken(f"`hooks.{where}` cannot be honoured: {reason}")
+        self.notes.append(f"`hooks.{where}` is left out: {reason}")
 
 
 def _program_name(line: str) -> str:
-    """Return the program that a line starts, or the script where it only names what runs it."""
+    """Return the program that a line starts, or the script if the program is only its interpreter."""
     names = [PurePosixPath(word.strip("\"'")).name for word in line.split()[:2]]
     return names[1] if len(names) > 1 and names[0] in _RUN_SCRIPTS and not names[1].startswith("-") else (names or [""])[0]
 
 
-def _plain(fault: Exception) -> str:
-    if isinstance(fault, Unclear):
-        return fault.message
-    if not isinstance(fault, ValidationError):
-        return str(fault)
-    if fault.errors(include_url=False, include_context=False)[0]["type"] == "union_tag_invalid":
+def _explain(error: Exception) -> str:
+    if isinstance(error, Unclear):
+        return error.message
+    if not isinstance(error, ValidationError):
+        return str(error)
+    if error.errors(include_url=False, include_context=False)[0]["type"] == "union_tag_invalid":
         return "its `type` must be `command` or `http`"
-    place, words = explain_invalid(fault)
+    place, words = explain_invalid(error)
     key = ".".join(map(str, place[1:] if place[:1] in {("command",), ("http",)} else place))
     return f"{f'`{key}`' if key else 'it'} {words.replace('known', 'supported')}"

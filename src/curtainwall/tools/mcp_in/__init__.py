@@ -1,4 +1,4 @@
-"""MCP in: one session's tools behind a Unix socket, for any MCP client of either era. What a call may do is the gate's to say."""
+"""MCP in: one session's tools behind a Unix socket, for MCP clients of either era. The gate decides what a call may do."""
 
 from curtainwall.tools.mcp_in.bounds import McpBounds
 from curtainwall.tools.mcp_in.handshake import ToolNames

@@ -1,10 +1,10 @@
-"""How much one socket may cost us, whatever its peers do: bytes held, connections, calls at once, and time at the parser."""
+"""Limits on what one socket may cost us: bytes held, connections, concurrent calls, and parsing time."""
 
 import time
 from dataclasses import dataclass
 
 MIB = 1024 * 1024
-# Parsing that took longer than a turn of the loop should is paid for: for every second at it, the socket rests this many.
+# A socket whose parsing blocks the loop noticeably must rest: this many seconds for each second of parsing.
 _NOTICED = 0.005
 _REST = 4
 
@@ -16,9 +16,9 @@ class McpBounds:
     line: int = 16 * MIB
     """The longest line."""
     parts: int = 50_000
-    """The most values in one line; what stands inside strings does not count."""
+    """The most values in one line, not counting the contents of strings."""
     held: int = 64 * MIB
-    """Bytes that all connections together may have us keep: half lines, waiting calls, calls in flight."""
+    """Bytes held for all connections together: incomplete lines, waiting calls, calls in flight."""
     connections: int = 32
     in_flight: int = 64
     """Calls of one connection that run at once; more wait."""
@@ -27,11 +27,11 @@ class McpBounds:
     unread: int = 8 * MIB
     """Bytes of replies that a peer may leave unread."""
     faults: int = 100
-    """Frames of one connection that mean nothing, before it is closed."""
+    """Invalid frames on one connection before it is closed."""
     patience: float = 30.0
     """Seconds until a peer that does not read its replies is cut."""
     slow: float = 0.25
-    """Seconds after which a call is looked after: does it wait for a human?"""
+    """Seconds after which we check whether a call is waiting for a human."""
     note_every: float = 15.0
     """Seconds between two notes about a call that waits."""
 
@@ -50,23 +50,23 @@ class SocketLoad:
         return self._held
 
     def take(self, size: int) -> bool:
-        """Count bytes in; False where they would be too many, and then they do not count."""
+        """Reserve bytes; return False and reserve none if they would exceed the limit."""
         if self._held + size > self.bounds.held:
             return False
         self._held += size
         return True
 
     def give_back(self, size: int) -> None:
-        """Count bytes out."""
+        """Release bytes."""
         self._held -= size
 
     def spent(self, seconds: float) -> None:
-        """Count time at the parser: what hurts others makes this socket rest."""
+        """Count parsing time; noticeable delays make this socket rest."""
         if seconds > _NOTICED:
             self._rests_until = time.monotonic() + seconds * _REST
 
     def rests_for(self) -> float:
-        """Return how long nothing is to be read from this socket."""
+        """Return how long this socket must not be read."""
         if not self._rests_until:
             return 0.0
         left = self._rests_until - time.monotonic()

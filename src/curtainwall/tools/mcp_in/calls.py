@@ -1,4 +1,4 @@
-"""The calls of one connection: bounded at the gate and in the queue, each answered once, and refusals as results that name the rule."""
+"""The calls of one connection: bounded at the gate and in the queue, answered once, with refusals that name the rule."""
 
 import asyncio
 import json
@@ -58,29 +58,29 @@ _APPROVAL = re.compile(r"\s*\(?approval\s+`?[0-9a-z]{6}`?\)?", re.IGNORECASE)
 
 def result_of(answer: Answer, version: str) -> bytes:
     """Return the encoded result of a call that came back from the gate."""
-    # What hooks want the agent to know stands beside the result, never in it.
+    # Messages from hooks to the agent go beside the result, never into it.
     stop = None if answer.stopped is None else f"You must not go on: {answer.stopped}"
-    besides = tuple(text for text in (answer.context, stop) if text)
+    extra_texts = tuple(text for text in (answer.context, stop) if text)
     if answer.result is not None:
-        return _encoded(answer.result.value, version, *besides, is_error=not answer.result.ok)
+        return _encoded(answer.result.value, version, *extra_texts, is_error=not answer.result.ok)
     if answer.waiting:
         words = "A human is asked and has not answered yet. Call again later with the same arguments to learn the answer."
         return _encoded(words, version, is_error=True)
-    return _encoded(refusal(answer.verdict), version, *besides, is_error=True)
+    return _encoded(refusal(answer.verdict), version, *extra_texts, is_error=True)
 
 
 def failure_of(error: CurtainwallError, version: str) -> bytes:
     """Return the encoded result of a call that the gate could not take."""
     match error:
         case Closed():
-            words = "this session has ended; no call runs any more"
+            text = "this session has ended; no call runs any more"
         case NotReady():
-            words = "the session is not ready yet; try again in a moment"
+            text = "the session is not ready yet; try again in a moment"
         case TryLater():
-            words = "nothing was done because of something that passes; try again in a moment"
+            text = "nothing was done because of something that passes; try again in a moment"
         case _:
-            words = "the call could not be made, and nothing says that it ran"
-    return _encoded(words, version, is_error=True)
+            text = "the call could not be made, and nothing says that it ran"
+    return _encoded(text, version, is_error=True)
 
 
 def refusal(verdict: Verdict) -> str:
@@ -92,17 +92,17 @@ def refusal(verdict: Verdict) -> str:
     return f"Refused by {rules}{f': {reason}' if reason else ''}. Instead: {hint}."
 
 
-def _encoded(value: JsonValue, version: str, *besides: str, is_error: bool) -> bytes:
+def _encoded(value: JsonValue, version: str, *extra_texts: str, is_error: bool) -> bytes:
     try:
-        return to_json(_result(value, version, *besides, is_error=is_error), inf_nan_mode="null")
+        return to_json(_result(value, version, *extra_texts, is_error=is_error), inf_nan_mode="null")
     except PydanticSerializationError:
-        # A file name that is no UTF-8 reaches us as half characters, which no client could read.
-        return to_json(_result(_readable(value), version, *besides, is_error=is_error), inf_nan_mode="null")
+        # A file name that is not UTF-8 arrives as surrogates, which no client could read.
+        return to_json(_result(_readable(value), version, *extra_texts, is_error=is_error), inf_nan_mode="null")
 
 
-def _result(value: JsonValue, version: str, *besides: str, is_error: bool) -> dict[str, Any]:
+def _result(value: JsonValue, version: str, *extra_texts: str, is_error: bool) -> dict[str, Any]:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    result: dict[str, Any] = {"content": [{"type": "text", "text": each} for each in (text, *besides)], "isError": is_error}
+    result: dict[str, Any] = {"content": [{"type": "text", "text": each} for each in (text, *extra_texts)], "isError": is_error}
     if isinstance(value, dict) and is_version_at_least(version, _STRUCTURED_SINCE):
         result["structuredContent"] = value
     return stamped(version, result)
@@ -120,7 +120,7 @@ _log = logging.getLogger(__name__)
 
 
 class CallParts(Protocol):
-    """What a connection needs of the door that it came through."""
+    """What a connection needs from its server."""
 
     session: SessionId
     turn: TurnId | None
@@ -133,14 +133,14 @@ class CallParts(Protocol):
 
 
 class CallClient(Protocol):
-    """Whoever made the calls."""
+    """The client that makes the calls."""
 
     def send(self, line: bytes) -> None:
         """Send a line."""
         ...
 
     def go_on(self) -> None:
-        """Take more where there is room for more."""
+        """Continue reading if there is room."""
         ...
 
 
@@ -175,22 +175,22 @@ class McpCalls:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether no more may wait."""
+        """Tell whether the queue is full."""
         return len(self._waiting) >= self._bounds.waiting
 
     def add(self, request: McpRequest, version: str, size: int) -> None:
-        """Take a call, whose frame's bytes count until it is over."""
+        """Queue a call; the bytes of its frame count until it is over."""
         self._all[request.id] = call = _Call(request.id, version, request.params, size, request.unclear)
         self._waiting.append(call)
         self._start()
 
     def cancel(self, id_: JsonValue) -> None:
-        """Drop the call of that id, if there is one; nobody is told what became of it."""
+        """Drop the call with that id, if any, without a reply."""
         if is_id(id_) and (call := self._all.get(cast("RequestId", id_))) is not None:
             self._abandon(call)
 
     def leave(self) -> None:
-        """Let go of everything. An ask stays open: its answer is kept for when the agent comes back."""
+        """Drop all calls. A pending ask stays open, and its answer is kept for when the agent returns."""
         self._waiting.clear()
         for call in tuple(self._all.values()):
             call.presence.leave()
@@ -210,7 +210,7 @@ class McpCalls:
             call = self._waiting.popleft()
             call.task = asyncio.create_task(self._serve(call))
             self._room.tasks.add(call.task)
-            # A task that is cancelled before its first step runs nothing of its own, so its end is noted from outside.
+            # A task cancelled before its first step never runs its cleanup, so a callback does it.
             call.task.add_done_callback(partial(self._served, call))
 
     def _served(self, call: _Call, task: asyncio.Task[None]) -> None:
@@ -230,7 +230,7 @@ class McpCalls:
             line = reply_line(call.id, await self._result(call))
         except FrameFault as fault:
             line = error_line(call.id, fault)
-        except Exception:  # noqa: BLE001 - a fault of ours must not end the connection
+        except Exception:  # noqa: BLE001 - an internal error must not end the connection
             _log.exception("a call over MCP failed")
             line = error_line(call.id, FrameFault(INTERNAL_ERROR, "internal error"))
         if not call.is_unwanted:
@@ -242,13 +242,13 @@ class McpCalls:
         try:
             watched = self._watched(call)
             request = _request(tool, call, watched.call if watched else None, room.turn)
-            with progress_to(watched.teller.hear) if watched else nullcontext():
+            with progress_to(watched.teller.report) if watched else nullcontext():
                 return result_of(await room.gate.request(room.session, request, presence=call.presence), call.version)
         except CurtainwallError as error:
             return failure_of(error, call.version)
 
     def _watched(self, call: _Call) -> WatchedCall | None:
-        """Where its client wants to hear of progress, give a call the name by which the feed will speak of it."""
+        """If the client wants progress, give the call the id that it will have in the feed, and track it."""
         meta = call.params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         if is_id(token):

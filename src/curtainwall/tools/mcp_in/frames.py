@@ -1,4 +1,4 @@
-"""Bytes in, frames out: newline-delimited JSON-RPC 2.0, read so that no byte sequence costs more than its length allows."""
+"""Parse newline-delimited JSON-RPC 2.0 from bytes to frames, at a cost bounded by the length of the input."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,9 +17,9 @@ Params = Mapping[str, JsonValue]
 
 _LONGEST_ID = 256
 _BIGGEST_ID = 2**63
-# A string that never ends takes all the rest; otherwise each of its quotes would be tried anew.
+# An unterminated string consumes the rest; otherwise the match would be retried at each quote.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
-# Only lines with more of these letters than this are looked at closely.
+# Only lines with more structural characters than this are counted exactly.
 _FEW_PARTS = 5_000
 _EMPTY: Final[Params] = {}
 _CALL: Final = "tools/call"
@@ -27,7 +27,7 @@ _ARGUMENTS: Final = ("params", "arguments")
 
 
 class FrameFault(Exception):
-    """A frame that cannot be followed, as its sender is told; `fatal` ones end the connection."""
+    """A frame that cannot be processed, as reported to its sender; a `fatal` one ends the connection."""
 
     def __init__(self, code: int, message: str, *, data: JsonValue = None, fatal: bool = False) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class FrameFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class McpRequest:
-    """Something that wants a reply; `unclear` says why the arguments of a call have no single reading."""
+    """A message that expects a reply; `unclear` says why the arguments of a call are ambiguous."""
 
     id: RequestId
     method: str
@@ -48,14 +48,14 @@ class McpRequest:
 
 @dataclass(frozen=True, slots=True)
 class McpNotification:
-    """Something that wants none."""
+    """A message that expects no reply."""
 
     method: str
     params: Params
 
 
 class LineBuffer:
-    """The bytes of one connection, cut at newlines."""
+    """The received bytes of one connection, split at newlines."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
@@ -67,15 +67,15 @@ class LineBuffer:
 
     @property
     def is_fresh(self) -> bool:
-        """Tell whether there is something that was not looked at yet."""
+        """Tell whether there are bytes that were not searched yet."""
         return self._searched < len(self._bytes)
 
     def feed(self, data: bytes) -> None:
-        """Add what came."""
+        """Add received bytes."""
         self._bytes += data
 
     def next(self) -> bytes | None:
-        """Return the next line without its end, or None where it is not whole yet; raise a fatal `FrameFault` for one that is too long."""
+        """Return the next line without its end, or None if it is incomplete; raise a fatal `FrameFault` if it is too long."""
         end = self._bytes.find(b"\n", self._searched)
         if end < 0 and len(self._bytes) <= self._longest:
             self._searched = len(self._bytes)
@@ -88,7 +88,7 @@ class LineBuffer:
         return line
 
     def clear(self) -> int:
-        """Forget everything and return how many bytes that were."""
+        """Discard everything and return the number of bytes."""
         size = len(self._bytes)
         self._bytes = bytearray()
         self._searched = 0
@@ -96,7 +96,7 @@ class LineBuffer:
 
 
 def count_values(line: bytes) -> int:
-    """Return how many values a line has at most: a list of ten million empty lists is a small line and a big parse."""
+    """Return an upper bound of the values in a line: ten million empty lists are a short line but an expensive parse."""
     rough = line.count(b",") + line.count(b"[") + line.count(b"{")
     if rough <= _FEW_PARTS:
         return rough
@@ -105,48 +105,48 @@ def count_values(line: bytes) -> int:
 
 
 def parse_frame(line: bytes, bounds: McpBounds) -> McpRequest | McpNotification | None:
-    """Return the frame of one line, None for a reply (we never ask anything); raise `FrameFault`."""
+    """Parse one line; return None for a reply, since we never send requests; raise `FrameFault`."""
     parts = count_values(line)
     if parts > bounds.parts:
         raise FrameFault(PARSE_ERROR, f"a line has {parts} values, more than {bounds.parts}; send it in pieces", fatal=True)
     try:
-        told, repeated = read_frame(line)
-    except ValueError as fault:
-        raise FrameFault(PARSE_ERROR, f"no JSON: {str(fault)[:120]}") from None
-    if isinstance(told, list):
+        message, repeated = read_frame(line)
+    except ValueError as error:
+        raise FrameFault(PARSE_ERROR, f"no JSON: {str(error)[:120]}") from None
+    if isinstance(message, list):
         raise FrameFault(INVALID_REQUEST, "batches are not part of this protocol; send one message a line")
-    if not isinstance(told, dict):
+    if not isinstance(message, dict):
         raise FrameFault(INVALID_REQUEST, "a message must be an object")
-    unclear = _unclear(repeated, told.get("method"))
-    if told.get("jsonrpc") != "2.0":
+    unclear = _unclear(repeated, message.get("method"))
+    if message.get("jsonrpc") != "2.0":
         raise FrameFault(INVALID_REQUEST, '`jsonrpc` must be "2.0"')
-    method = told.get("method")
-    if "method" not in told and ("result" in told or "error" in told):
+    method = message.get("method")
+    if "method" not in message and ("result" in message or "error" in message):
         return None
     if type(method) is not str:
         raise FrameFault(INVALID_REQUEST, "`method` must be a string")
-    params = told.get("params")
-    if "id" not in told:
+    params = message.get("params")
+    if "id" not in message:
         return McpNotification(method, params if type(params) is dict else _EMPTY)
-    id_ = _id(told["id"])
+    id_ = _id(message["id"])
     if params is not None and type(params) is not dict:
         raise FrameFault(INVALID_REQUEST, "`params` must be an object")
     return McpRequest(id_, method, params or _EMPTY, unclear)
 
 
 def _unclear(repeated: Iterable[tuple[str | int, ...]], method: JsonValue) -> str:
-    """Return why the arguments of a call have no single reading, for the gate to deny; raise `FrameFault` where the rest has none."""
-    words = ""
+    """Return why the arguments of a call are ambiguous, so that the gate denies it; raise `FrameFault` if the rest is ambiguous."""
+    reason = ""
     for path in repeated:
-        said = f"the key {quoted(path[-1])} is given twice"
+        complaint = f"the key {quoted(path[-1])} is given twice"
         if method != _CALL or path[:2] != _ARGUMENTS:
-            raise FrameFault(INVALID_REQUEST, f"{said}, so this message can be read in two ways")
-        words = words or f"{said} in the arguments, so they can be read in two ways"
-    return words
+            raise FrameFault(INVALID_REQUEST, f"{complaint}, so this message can be read in two ways")
+        reason = reason or f"{complaint} in the arguments, so they can be read in two ways"
+    return reason
 
 
 def is_id(value: object) -> bool:
-    """Tell whether this can name a request: a string or a whole number, of a sane size."""
+    """Tell whether this can be a request id: a string or an integer of a sane size."""
     if type(value) is str:
         return len(value) <= _LONGEST_ID
     return type(value) is int and -_BIGGEST_ID < value < _BIGGEST_ID
@@ -164,7 +164,7 @@ def reply_line(id_: RequestId, result: bytes) -> bytes:
 
 
 def error_line(id_: RequestId | None, fault: FrameFault) -> bytes:
-    """Return the line that says what was wrong; without an id it is about a frame that has none we could use."""
+    """Return the line that reports an error; the id is None if the frame has no usable one."""
     error: dict[str, JsonValue] = {"code": fault.code, "message": str(fault)}
     if fault.data is not None:
         error["data"] = fault.data

@@ -1,4 +1,4 @@
-"""What a client learns before it calls anything: the protocol version, who we are, and the tools under the names that MCP allows."""
+"""What a client learns before its first call: the protocol version, our identity, and the tools under names that MCP allows."""
 
 import hashlib
 import re
@@ -35,23 +35,23 @@ _BEFORE_HANDSHAKE: Final = frozenset({"initialize", "ping"})
 
 
 class ProtocolEra:
-    """The protocol of one connection. The first request that fits decides; a later claim to the other era is refused."""
+    """The protocol of one connection. The first valid request decides; a later request of the other era is refused."""
 
     def __init__(self) -> None:
         self._version: str | None = None
 
     @property
     def is_modern(self) -> bool:
-        """Tell whether requests carry an envelope here."""
+        """Tell whether requests on this connection carry an envelope."""
         return self._version in MODERN_PROTOCOL_VERSIONS
 
     @property
     def version(self) -> str:
-        """Return the version that was agreed upon, or the newest of the handshake where none was yet."""
+        """Return the agreed version, or the newest handshake version if there is none yet."""
         return self._version or LATEST_HANDSHAKE_VERSION
 
     def admit(self, request: McpRequest) -> str:
-        """Return the version that a request is made in, checked against what that version says; raise `FrameFault`."""
+        """Return the version of a request after validating it against that version; raise `FrameFault`."""
         version = self._version_of(request)
         if request.method not in SERVED or (request.method, version) not in CLIENT_REQUESTS:
             raise FrameFault(METHOD_NOT_FOUND, "method not found")
@@ -59,12 +59,12 @@ class ProtocolEra:
             raise FrameFault(INVALID_REQUEST, "send `initialize` first, or `server/discover` for the protocol without handshake")
         try:
             validate_client_request(request.method, version, request.params)
-        except ValidationError as fault:
-            raise FrameFault(INVALID_PARAMS, f"invalid params: {_first(fault)}") from None
+        except ValidationError as error:
+            raise FrameFault(INVALID_PARAMS, f"invalid params: {_first(error)}") from None
         return version
 
     def agree(self, asked: JsonValue) -> str:
-        """Settle the handshake: the version that the client asked for where we speak it, else our newest."""
+        """Settle the handshake: use the client's version if we support it, or else our newest."""
         self._version = asked if isinstance(asked, str) and asked in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
         return self._version
 
@@ -92,7 +92,7 @@ class ProtocolEra:
 
 
 def envelope_version(params: Params) -> str:
-    """Return the version in a request's envelope; raise `FrameFault` for one that is not whole, or for a version that we do not speak."""
+    """Return the version in a request's envelope; raise `FrameFault` for an incomplete envelope or an unsupported version."""
     meta = _meta(params)
     missing = [key for key in (PROTOCOL_VERSION_META_KEY, CLIENT_CAPABILITIES_META_KEY) if key not in meta]
     if missing:
@@ -101,7 +101,7 @@ def envelope_version(params: Params) -> str:
     if not isinstance(version, str):
         raise FrameFault(INVALID_PARAMS, f"`{PROTOCOL_VERSION_META_KEY}` must be a string")
     if version not in MODERN_PROTOCOL_VERSIONS:
-        # The era is still open: a client that finds no version here may go on with `initialize`.
+        # The era is still undecided: a client without a common version may continue with `initialize`.
         raise FrameFault(UNSUPPORTED_PROTOCOL_VERSION, "unsupported protocol version", data=_supported(version))
     return version
 
@@ -112,15 +112,15 @@ def _meta(params: Params) -> Mapping[str, JsonValue]:
 
 
 def _supported(requested: JsonValue) -> JsonValue:
-    asked = requested[:64] if isinstance(requested, str) else ""
-    data = UnsupportedProtocolVersionErrorData(supported=list(MODERN_PROTOCOL_VERSIONS), requested=asked)
+    shortened = requested[:64] if isinstance(requested, str) else ""
+    data = UnsupportedProtocolVersionErrorData(supported=list(MODERN_PROTOCOL_VERSIONS), requested=shortened)
     return cast("JsonValue", data.model_dump(mode="json"))
 
 
-def _first(fault: ValidationError) -> str:
-    """Return the first thing that is wrong, without repeating what was sent."""
-    place, words = explain_invalid(fault)
-    return f"`{'.'.join(str(part)[:64] for part in place[:8])}` {words[:160]}"
+def _first(error: ValidationError) -> str:
+    """Return the first error, without repeating the input."""
+    place, message = explain_invalid(error)
+    return f"`{'.'.join(str(part)[:64] for part in place[:8])}` {message[:160]}"
 
 
 _LONGEST = 64
@@ -128,7 +128,7 @@ _STRANGE = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class ToolNames:
-    """Full names and their spellings on the wire, one to one."""
+    """A one-to-one mapping between full names and their spellings on the wire."""
 
     def __init__(self, full_names: Iterable[str], joint: str = "__") -> None:
         self._joint = joint
@@ -137,7 +137,7 @@ class ToolNames:
         taken: set[str] = set()
         for full in full_names:
             wire = _spelled(full, joint)
-            # A plain spelling that another tool has, or that had to be changed, is told apart by the name's digest.
+            # A spelling that is taken or was altered gets the digest of the name appended.
             if wire in taken or _strictly(full, joint) != wire:
                 wire = f"{wire[: _LONGEST - 9]}_{hashlib.sha256(full.encode()).hexdigest()[:8]}"
             taken.add(wire)
@@ -148,7 +148,7 @@ class ToolNames:
         return self._wire[full]
 
     def full(self, name: str) -> str:
-        """Return the full name that a client means, however it spells it; what nobody knows stays readable."""
+        """Return the full name for either spelling; an unknown name stays readable."""
         if name in self._wire:
             return name
         return self._full.get(name) or name.replace(self._joint, ".", 1)
@@ -167,7 +167,7 @@ def _spelled(full: str, joint: str) -> str:
 
 
 Specs = Callable[[], tuple[ToolSpec, ...]]
-"""Gives the tools that there are now."""
+"""Returns the current tools."""
 
 SERVER: Final = Implementation(name="curtainwall", version=__version__, title="Curtainwall")
 INSTRUCTIONS: Final = (
@@ -179,7 +179,7 @@ _STAMP: Final[dict[str, JsonValue]] = {SERVER_INFO_META_KEY: cast("JsonValue", S
 
 
 class ServerDescription:
-    """The list of tools and the words before it, encoded once per version."""
+    """The list of tools and the greeting, encoded once per version."""
 
     def __init__(self, specs: Specs, joint: str = "__") -> None:
         self._source = specs
@@ -189,7 +189,7 @@ class ServerDescription:
         self._lists: dict[str, bytes] = {}
 
     def tools(self, version: str, params: Params) -> bytes:
-        """Return the list of tools; it is one page, so no cursor leads anywhere."""
+        """Return the list of tools, which is a single page without cursors."""
         if params.get("cursor") is not None:
             raise FrameFault(INVALID_PARAMS, "unknown cursor; the list of tools has one page")
         self._refresh()
@@ -206,13 +206,13 @@ class ServerDescription:
 
     def initialize(self, version: str) -> bytes:
         """Return our half of the handshake."""
-        told = InitializeResult(protocol_version=version, capabilities=_capabilities(), server_info=SERVER, instructions=INSTRUCTIONS)
-        return _encoded("initialize", version, told)
+        result = InitializeResult(protocol_version=version, capabilities=_capabilities(), server_info=SERVER, instructions=INSTRUCTIONS)
+        return _encoded("initialize", version, result)
 
     def discover(self, version: str) -> bytes:
-        """Return what stands in place of the handshake in newer versions."""
-        told = DiscoverResult(supported_versions=list(MODERN_PROTOCOL_VERSIONS), capabilities=_capabilities(), instructions=INSTRUCTIONS)
-        return _encoded("server/discover", version, told)
+        """Return the reply that replaces the handshake in newer versions."""
+        result = DiscoverResult(supported_versions=list(MODERN_PROTOCOL_VERSIONS), capabilities=_capabilities(), instructions=INSTRUCTIONS)
+        return _encoded("server/discover", version, result)
 
     def _refresh(self) -> None:
         specs = self._source()
@@ -222,13 +222,13 @@ class ServerDescription:
 
 
 def stamped(version: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Return a result with what every result of newer versions carries."""
+    """Return a result with the fields that newer versions require."""
     return {**result, "resultType": "complete", "_meta": _STAMP} if version in MODERN_PROTOCOL_VERSIONS else result
 
 
 def _encoded(method: str, version: str, result: Result) -> bytes:
-    told = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return to_json(stamped(version, serialize_server_result(method, version, told)))
+    payload = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return to_json(stamped(version, serialize_server_result(method, version, payload)))
 
 
 def _capabilities() -> ServerCapabilities:

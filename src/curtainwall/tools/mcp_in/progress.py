@@ -1,6 +1,6 @@
-"""Progress notes: for calls that wait for a human one as soon as the human is asked, then one now and then; and how far a tool is.
+"""Progress notifications: when a call starts to wait for a human, periodically while it waits, and as a tool reports progress.
 
-Most calls are over before anyone would want to hear of them. Only those that take longer are looked after, by one follower of the feed.
+Most calls end before a client would need one. Only slow calls are tracked, by one follower of the feed.
 """
 
 import asyncio
@@ -15,45 +15,45 @@ from curtainwall.model import ApprovalAsked, ApprovalJoined, CallId, Feed, Strea
 from curtainwall.tools.mcp_in.frames import notification_line
 
 WAITING = "waiting for a human to answer"
-# How old a cursor may be that a new call is looked for from.
+# The maximum age of a cursor that a new call is tracked from.
 _FRESH = 0.1
 
-# A tool that tells of every byte must not fill its client's socket.
+# A tool that reports every byte must not fill its client's socket.
 _MOST = 1_000
 
 Send = Callable[[bytes], None]
 
 
 class ProgressReporter:
-    """Tells one client of one call's progress, which only ever grows: first of waiting, by small steps, then of what the tool does."""
+    """Reports the progress of one call to its client, always increasing: small steps while waiting, then the tool's own."""
 
     def __init__(self, token: JsonValue, send: Send) -> None:
         self._token = token
         self._send = send
         self._waited = 0
-        self._told = 0
+        self._sent = 0
         self._last = -1.0
 
     def wait(self) -> None:
-        """Say once more that a human is asked."""
+        """Report again that a human was asked."""
         self._waited += 1
         self._tell(self._waited / 1_000, {"message": WAITING})
 
-    def hear(self, progress: float, total: float | None, _words: str | None) -> None:
-        """Pass on how far the tool is; its words stay here, because nobody has masked them."""
-        if self._told < _MOST and isfinite(progress):
+    def report(self, progress: float, total: float | None, _words: str | None) -> None:
+        """Forward the tool's progress without its message, which is not masked."""
+        if self._sent < _MOST and isfinite(progress):
             self._tell(progress, {"total": total} if total is not None and isfinite(total) else {})
 
     def _tell(self, progress: float, more: dict[str, JsonValue]) -> None:
         if progress > self._last:
-            self._told += 1
+            self._sent += 1
             self._last = progress
             self._send(notification_line("notifications/progress", {"progressToken": self._token, "progress": progress, **more}))
 
 
 @dataclass(slots=True, eq=False)
 class WatchedCall:
-    """A call that its client wants to hear of."""
+    """A call whose client wants progress notifications."""
 
     call: CallId
     since: int
@@ -62,7 +62,7 @@ class WatchedCall:
 
 
 class ProgressNotes:
-    """The calls of one session that are looked after."""
+    """The tracked calls of one session."""
 
     def __init__(self, feed: Feed, stream: StreamId, *, slow: float, every: float) -> None:
         self._feed = feed
@@ -71,31 +71,31 @@ class ProgressNotes:
         self._every = every
         self._cursor = 0
         self._taken = -_FRESH
-        self._looked_for: dict[CallId, WatchedCall] = {}
+        self._pending: dict[CallId, WatchedCall] = {}
         self._follower: asyncio.Task[None] | None = None
 
     def watch(self, call: CallId, teller: ProgressReporter) -> WatchedCall:
-        """Look after a call from before it comes to the gate."""
+        """Track a call that is about to reach the gate."""
         now = time.monotonic()
         if now - self._taken >= _FRESH:
             self._cursor, self._taken = self._feed.head(self._stream), now
         watched = WatchedCall(call, self._cursor, teller)
-        watched.timer = asyncio.get_running_loop().call_later(self._slow, self._look_for, watched)
+        watched.timer = asyncio.get_running_loop().call_later(self._slow, self._track, watched)
         return watched
 
     def forget(self, watched: WatchedCall) -> None:
-        """Let go of a call that is over."""
+        """Stop tracking a call that is over."""
         if watched.timer is not None:
             watched.timer.cancel()
-        self._found(watched.call)
+        self._untrack(watched.call)
 
     def close(self) -> None:
-        """Look after nothing any more."""
-        for call in tuple(self._looked_for):
-            self._found(call)
+        """Stop tracking all calls."""
+        for call in tuple(self._pending):
+            self._untrack(call)
 
-    def _look_for(self, watched: WatchedCall) -> None:
-        self._looked_for[watched.call] = watched
+    def _track(self, watched: WatchedCall) -> None:
+        self._pending[watched.call] = watched
         if self._follower is None:
             self._follow_from(watched.since)
         elif watched.since < self._from:
@@ -109,17 +109,17 @@ class ProgressNotes:
     async def _follow(self, cursor: int) -> None:
         async for recorded in self._feed.follow(self._stream, cursor):
             if isinstance(recorded.event, ApprovalAsked | ApprovalJoined):
-                watched = self._looked_for.get(recorded.event.call)
+                watched = self._pending.get(recorded.event.call)
                 if watched is not None:
                     self._tell(watched)
-                    self._found(watched.call)
+                    self._untrack(watched.call)
 
     def _tell(self, watched: WatchedCall) -> None:
         watched.teller.wait()
         watched.timer = asyncio.get_running_loop().call_later(self._every, self._tell, watched)
 
-    def _found(self, call: CallId) -> None:
-        self._looked_for.pop(call, None)
-        if not self._looked_for and self._follower is not None:
+    def _untrack(self, call: CallId) -> None:
+        self._pending.pop(call, None)
+        if not self._pending and self._follower is not None:
             self._follower.cancel()
             self._follower = None

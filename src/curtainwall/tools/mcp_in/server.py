@@ -1,4 +1,4 @@
-"""The Unix socket of a session's tools, and each connection on it: bytes to frames to calls, and replies back, all within bounds."""
+"""Serve a session's tools on a Unix socket: each connection turns bytes into calls and sends replies, all within bounds."""
 
 import asyncio
 import select
@@ -52,7 +52,7 @@ class ReplyWriter:
         self._lines.append(line)
 
     def flush(self) -> None:
-        """Send what there is now; a peer that left too much unread is cut."""
+        """Send pending lines now; disconnect a peer that left too much unread."""
         lines, self._lines = self._lines, []
         if lines and not self._transport.is_closing():
             self._transport.write(b"".join(lines))
@@ -60,7 +60,7 @@ class ReplyWriter:
                 self._transport.abort()
 
     def pause(self) -> None:
-        """Note that the peer does not read; it has a while to catch up."""
+        """Note that the peer does not read, and start its timeout."""
         self.is_paused = True
         self._cut_later()
 
@@ -70,31 +70,31 @@ class ReplyWriter:
         self.forget()
 
     def close(self) -> None:
-        """Send what is left and end; a peer that does not take it is cut."""
+        """Send what is left and close; disconnect a peer that does not read it in time."""
         self.flush()
         self._transport.close()
         self._cut_later()
 
     def forget(self) -> None:
-        """Stop the clock."""
+        """Cancel the timeout."""
         if self._cutter is not None:
             self._cutter.cancel()
             self._cutter = None
 
     def watch(self) -> None:
-        """Cut the connection as soon as the peer closes the other way as well, so that nobody will read what we send.
+        """Abort the connection as soon as the peer also closes its reading side, since nobody will read what we send.
 
-        After its last word there is nothing to read any more, so the loop would not hear of that.
+        After the peer's end of file there is nothing to read, so the loop would not notice.
         """
         peer = cast("socket.socket | None", self._transport.get_extra_info("socket"))
         if self._hangs_up is None and peer is not None and peer.fileno() >= 0:
             self._hangs_up = select.epoll()
-            # Of no event but those that are always told: that it hung up, or failed.
+            # Register for no events except those that are always reported: hang-up and error.
             self._hangs_up.register(peer.fileno(), 0)
             self._loop.add_reader(self._hangs_up.fileno(), self._transport.abort)
 
     def unwatch(self) -> None:
-        """Stop looking for the peer's end."""
+        """Stop watching for the peer to hang up."""
         if self._hangs_up is not None:
             self._loop.remove_reader(self._hangs_up.fileno())
             self._hangs_up.close()
@@ -105,13 +105,13 @@ class ReplyWriter:
             self._cutter = self._loop.call_later(self._bounds.patience, self._transport.abort)
 
 
-# So many frames are taken before others get their turn.
+# The number of frames to process before other tasks get a turn.
 _FRAMES_A_TURN = 16
 _EMPTY = b"{}"
 
 
 class ConnectionParts(CallRoom, Protocol):
-    """What a connection needs of the door that it came through."""
+    """What a connection needs from its server."""
 
     connections: "set[McpConnection]"
 
@@ -132,10 +132,10 @@ class McpConnection(asyncio.Protocol):
         self._has_ended = False
         self._is_shut = False
 
-    # What the loop tells us
+    # Callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, or turn the peer away where too many are there."""
+        """Accept the connection, or refuse it if there are too many."""
         self._transport = cast("asyncio.Transport", transport)
         self._replies = ReplyWriter(self._transport, self._bounds)
         self._room.connections.add(self)
@@ -143,7 +143,7 @@ class McpConnection(asyncio.Protocol):
             self._shut(FrameFault(INVALID_REQUEST, f"there are {self._bounds.connections} connections to this session; close one"))
 
     def data_received(self, data: bytes) -> None:
-        """Keep what came and take the frames in it."""
+        """Buffer the data and process its frames."""
         if self._is_shut:
             return
         if not self._load.take(len(data)):
@@ -154,7 +154,7 @@ class McpConnection(asyncio.Protocol):
             self._take_turn()
 
     def eof_received(self) -> bool:
-        """Answer what is still in flight; then there is nothing left to say."""
+        """Answer the calls still in flight, then close."""
         self._has_ended = True
         self._replies.watch()
         self._close_when_done()
@@ -171,7 +171,7 @@ class McpConnection(asyncio.Protocol):
         self.go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of everything."""
+        """Release everything."""
         del exc
         self._is_shut = True
         self._room.connections.discard(self)
@@ -182,14 +182,14 @@ class McpConnection(asyncio.Protocol):
             self._next_turn.cancel()
         self._calls.leave()
 
-    # What calls and door tell us
+    # Called by the calls and the server
 
     def send(self, line: bytes) -> None:
         """Send a line."""
         self._replies.send(line)
 
     def go_on(self) -> None:
-        """Read on, but only while there is room for what would come."""
+        """Continue reading, but only while there is room."""
         if self._is_shut:
             return
         if self._next_turn is not None or self._replies.is_paused or self._calls.is_full:
@@ -227,7 +227,7 @@ class McpConnection(asyncio.Protocol):
         self.go_on()
 
     def _take(self, line: bytes) -> bool:
-        """Do what a line says, and tell whether its bytes are held for a call."""
+        """Process a line; return whether its bytes are held for a call."""
         if not line or line.isspace():
             return False
         began = time.perf_counter()
@@ -284,7 +284,7 @@ class McpConnection(asyncio.Protocol):
                 self._shut(FrameFault(INVALID_REQUEST, f"{self._faults} frames meant nothing; this is no MCP client"))
 
     def _shut(self, fault: FrameFault) -> None:
-        """Say what was wrong and end."""
+        """Report the fault and close the connection."""
         if self._is_shut:
             return
         self._is_shut = True
@@ -294,7 +294,7 @@ class McpConnection(asyncio.Protocol):
         self._replies.close()
 
     def _close_when_done(self) -> None:
-        """Close when all is answered that came before the peer's last word."""
+        """Close once everything that came before the peer's end of file is answered."""
         if self._has_ended and not self._is_shut and not self._calls and not self._lines.is_fresh:
             self._is_shut = True
             self._replies.close()
@@ -303,7 +303,7 @@ class McpConnection(asyncio.Protocol):
 class McpServer:
     """One session's tools as an MCP server."""
 
-    def __init__(  # noqa: PLR0913 - each is one thing that `app` decides
+    def __init__(  # noqa: PLR0913 - each is one thing that `compose` decides
         self,
         session: SessionId,
         gate: Gate,
@@ -326,7 +326,7 @@ class McpServer:
 
     @asynccontextmanager
     async def open(self, path: Path, *, mode: int = 0o600, owner: int | None = None) -> AsyncGenerator[None]:
-        """Serve the socket at this path; raise `TryLater` where another process does, and `Broken` where none can be."""
+        """Serve the socket at this path; raise `TryLater` if another process does, and `Broken` if it cannot be created."""
         file = SocketFile.open(path, mode, owner)
         server = await asyncio.get_running_loop().create_unix_server(lambda: McpConnection(self), sock=file.listener, backlog=BACKLOG)
         try:
@@ -343,10 +343,10 @@ class McpServer:
         return await asyncio.open_unix_connection(sock=far)
 
     async def close(self) -> None:
-        """Cut every connection, and see its calls to their end."""
+        """Abort every connection and wait for its calls to end."""
         for connection in tuple(self.connections):
             connection.cut()
-        # Cutting is told to each connection in the loop's next turn, which then lets go of its calls.
+        # Each connection learns of the abort in the next iteration of the loop, and then drops its calls.
         await asyncio.sleep(0)
         await asyncio.gather(*self.tasks, return_exceptions=True)
         self.notes.close()

@@ -1,4 +1,4 @@
-"""The memory of one home: one page for everything and one per project, added to by agents, and pruned by people who can undo it."""
+"""The memory of one home: a general page and one per project. Agents add notes; people can remove them and undo that."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ MOST_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MemoryPage:
-    """One file of a memory as it is now; `skipped` says what in it could not be read."""
+    """A snapshot of one memory file; `skipped` lists what could not be read."""
 
     name: str
     path: str
@@ -30,29 +30,29 @@ class MemoryPage:
 
 
 def read_page(name: str, path: Path) -> MemoryPage:
-    """Return a page under a name for it; one that cannot be read has no notes, and says why."""
+    """Read a page under a name; an unreadable page has no notes and says why."""
     try:
         content = page_content(path)
-    except CannotDo as fault:
-        return MemoryPage(name, str(path), skipped=(str(fault),))
+    except CannotDo as error:
+        return MemoryPage(name, str(path), skipped=(str(error),))
     notes: list[Note] = []
     skipped: list[str] = []
-    for each in read_notes((content or b"").decode("utf-8", "replace")):
-        if isinstance(each, DamagedNote):
-            skipped.append(f"the note at line {each.line} of `{path}` is passed over: {each.why}")
+    for note in read_notes((content or b"").decode("utf-8", "replace")):
+        if isinstance(note, DamagedNote):
+            skipped.append(f"the note at line {note.line} of `{path}` is passed over: {note.why}")
         else:
-            notes.append(each)
+            notes.append(note)
     return MemoryPage(name, str(path), tuple(notes), tuple(skipped))
 
 
 def page_content(path: Path) -> bytes | None:
-    """Return a page's content, or None where there is none yet; raise `CannotDo` for what is no page of ours."""
+    """Return a page's content, or None if it does not exist; raise `CannotDo` if it is not a valid page."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
-    except OSError as fault:
-        raise CannotDo(f"`{path}` cannot be read ({(fault.strerror or '').lower()}); nothing in it is recalled") from None
+    except OSError as error:
+        raise CannotDo(f"`{path}` cannot be read ({(error.strerror or '').lower()}); nothing in it is recalled") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise CannotDo(f"`{path}` is no file; nothing in it is recalled")
@@ -64,7 +64,7 @@ def page_content(path: Path) -> bytes | None:
 
 
 def write_page(path: Path, content: bytes) -> None:
-    """Put content in the place of a page's; raise `CannotDo` where it is too much, and then nothing is changed."""
+    """Replace a page's content; raise `CannotDo` and change nothing if it is too large."""
     if len(content) > MOST_BYTES:
         raise CannotDo(f"this memory is full ({MOST_BYTES // 1024} KiB): the person can shorten `{path}`")
     path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -81,20 +81,20 @@ _WORD: Final = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class NoteMatch:
-    """A note that fits a question, and the page it stands on."""
+    """A note that matches a query, and its page."""
 
     note: Note
     page: str
 
 
 class Notebook:
-    """Files that people may edit as they like; what they make of them is what counts."""
+    """Memory files, which people may also edit directly; the files are authoritative."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def path_for(self, workspace: Workspace) -> Path:
-        """Return where a session's notes go: to its project, or, in a workspace of its own, to what every session reads."""
+        """Return where a session's notes go: its project's page, or the general page if the session owns its workspace."""
         if workspace.own:
             return self._root / GENERAL
         name = re.sub(r"[^A-Za-z0-9_.-]+", "-", workspace.path.rpartition("/")[2]).strip(".-")[:60] or "project"
@@ -106,7 +106,7 @@ class Notebook:
         return tuple(read_page("general" if path.name == GENERAL else "project", path) for path in paths)
 
     def all_pages(self) -> Sequence[MemoryPage]:
-        """Return every page there is, the general one first, each project's under the project's path where it tells that."""
+        """Return every page, the general one first; a project's page is named by the project's path if its title states it."""
         projects = sorted((self._root / _PROJECTS).glob("*.md"))
         general = self._root / GENERAL
         return tuple(read_page(self._title_of(path), path) for path in (*([general] if general.exists() else []), *projects))
@@ -117,13 +117,13 @@ class Notebook:
         with suppress(CannotDo):
             first = (page_content(path) or b"").partition(b"\n")[0].decode("utf-8", "replace").strip()
             project = first.removeprefix(_ON_PROJECT)
-            # A title is text that people may change; the name of the file is made from the real path.
+            # People may change a title, but the file name is derived from the real path.
             if self.path_for(Workspace(path=project, own=False)) == path:
                 return project
         return path.stem
 
     def add(self, workspace: Workspace, note: Note) -> Path:
-        """Write a note down and return where; whole or not at all, whatever becomes of us, and beside those that others write."""
+        """Add a note atomically, safe with concurrent writers, and return its page."""
         path = self.path_for(workspace)
         with locked(self._root / ".lock"):
             before = page_content(path)
@@ -134,14 +134,14 @@ class Notebook:
         return path
 
     def search(self, workspace: Workspace, query: str, most: int) -> Sequence[NoteMatch]:
-        """Return the notes with the most words of a question, the newest first among equals."""
+        """Return the notes that share the most words with a query, newest first among equals."""
         words = {word.casefold() for word in _WORD.findall(query)}
-        found = [
+        scored = [
             (score, match.note.at, match)
             for match in _all(self.pages(workspace))
             if (score := len(words & {word.casefold() for word in _WORD.findall(match.note.text)}))
         ]
-        return tuple(match for _, _, match in sorted(found, key=lambda each: each[:2], reverse=True)[:most])
+        return tuple(match for _, _, match in sorted(scored, key=lambda item: item[:2], reverse=True)[:most])
 
 
 def _all(pages: Sequence[MemoryPage]) -> Iterator[NoteMatch]:
@@ -154,7 +154,7 @@ _KEPT: Final = "forgotten.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class ForgottenNote:
-    """A note that nobody can recall: the file and the line where it stood, since when it is gone, and its part of that file."""
+    """A removed note: the file and line where it was, when it was removed, and its text in that file."""
 
     name: str
     file: str
@@ -164,33 +164,33 @@ class ForgottenNote:
 
 
 class NoteRemoval:
-    """What was taken out of the memory of one home, oldest first; so much of it is kept as a page can hold."""
+    """The notes removed from the memory of one home, oldest first, kept up to the size limit of a page."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def forgotten(self) -> Sequence[ForgottenNote]:
-        """Return what can be put back."""
+        """Return the notes that can be restored."""
         lines = (page_content(self._root / _KEPT) or b"").decode("utf-8", "replace").splitlines()
-        return tuple(read for line in lines if (read := _read(line)) is not None)
+        return tuple(note for line in lines if (note := _read(line)) is not None)
 
     def forget(self, name: str, pages: Sequence[MemoryPage], at: Millis, *, for_good: bool) -> None:
-        """Take a note out of the pages that have it, and where that is for good, out of what can be put back."""
+        """Remove a note from the pages that have it; with `for_good`, also from the notes that can be restored."""
         with locked(self._root / ".lock"):
             kept = list(self.forgotten())
-            found = [(path, *remove_note(_text(path), name)) for path in (Path(page.path) for page in pages)]
-            taken = [ForgottenNote(name, str(path.relative_to(self._root)), line, at, note) for path, _, note, line in found if note]
-            # Kept before it is taken out: whatever becomes of us, the note is in one of the two places.
-            self._keep([it for it in kept if it.name != name] if for_good else [*kept, *taken])
-            for path, rest, note, _ in found:
+            results = [(path, *remove_note(_text(path), name)) for path in (Path(page.path) for page in pages)]
+            removed = [ForgottenNote(name, str(path.relative_to(self._root)), line, at, note) for path, _, note, line in results if note]
+            # Save it before removing it: after a crash, the note is in at least one of the two places.
+            self._save([entry for entry in kept if entry.name != name] if for_good else [*kept, *removed])
+            for path, rest, note, _ in results:
                 if note:
                     write_page(path, rest.encode())
 
     def undo(self, name: str | None = None) -> ForgottenNote:
-        """Put back the note of that name, or the last one that was forgotten, and return it."""
+        """Restore the named note, or the last one that was forgotten, and return it."""
         with locked(self._root / ".lock"):
             kept = list(self.forgotten())
-            last = next((it for it in reversed(kept) if name in (None, it.name)), None)
+            last = next((entry for entry in reversed(kept) if name in (None, entry.name)), None)
             if last is None:
                 raise NotFound(f"no note `{name}` was forgotten" if name else "nothing was forgotten that could be put back")
             path = self._root / last.file
@@ -198,11 +198,11 @@ class NoteRemoval:
             if not remove_note(before, last.name)[1]:
                 write_page(path, restore_note(before, last.text, last.line).encode())
             kept.remove(last)
-            self._keep(kept)
+            self._save(kept)
         return last
 
-    def _keep(self, kept: Sequence[ForgottenNote]) -> None:
-        lines = [json.dumps(asdict(it)).encode() + b"\n" for it in kept]
+    def _save(self, entries: Sequence[ForgottenNote]) -> None:
+        lines = [json.dumps(asdict(entry)).encode() + b"\n" for entry in entries]
         while sum(map(len, lines)) > MOST_BYTES:
             del lines[0]
         if lines or (self._root / _KEPT).exists():
@@ -216,14 +216,14 @@ def _text(path: Path) -> str:
         raise CannotDo(f"`{path}` is not written in UTF-8, so what is not meant would be changed along; edit it by hand") from None
 
 
-def _read(kept: str) -> ForgottenNote | None:
+def _read(record: str) -> ForgottenNote | None:
     try:
-        read: object = json.loads(kept)
+        parsed: object = json.loads(record)
     except (ValueError, RecursionError):
         return None
-    told = cast("dict[str, object]", read) if isinstance(read, dict) else {}
-    name, file, line, at, text = (told.get(key) for key in ("name", "file", "line", "at", "text"))
+    fields = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
+    name, file, line, at, text = (fields.get(key) for key in ("name", "file", "line", "at", "text"))
     if not (isinstance(name, str) and isinstance(file, str) and type(line) is int and type(at) is int and isinstance(text, str)):
         return None
-    # It leads to a page of this memory, and nowhere else.
+    # The path must lead to a page of this memory.
     return None if file.startswith("/") or ".." in Path(file).parts else ForgottenNote(name, file, line, at, text)

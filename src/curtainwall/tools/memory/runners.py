@@ -1,4 +1,4 @@
-"""Remembering and recalling at the gate: where a note goes, what it carries with it, and what comes back."""
+"""The tools that remember and recall notes: where a note goes, which labels it carries, and what recall returns."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,14 +28,14 @@ RECALL: Final = "session.recall"
 _MOST_FOUND: Final = 10
 
 Touched = Callable[[SessionId], Awaitable[tuple[str, tuple[Label, ...]]]]
-"""Tells which agent a session has, and what it has touched so far."""
+"""Returns a session's agent and the labels it has touched so far."""
 
 Taint = Callable[[SessionId, Sequence[LabelSource]], Awaitable[None]]
 """Records that a session has touched something, durably."""
 
 
 def memory_refiners(notebook: Notebook, masker: Masker) -> Mapping[str, Refiner]:
-    """Return what finds out whose memory a note goes into."""
+    """Return the refiner that adds the memory that a note goes into."""
 
     def remember(prepared: Prepared, place: Place) -> Prepared:
         for_all = (extra_resource(REMEMBER_FOR_ALL, ToolEffect.MODIFY),) if place.workspace.own else ()
@@ -56,18 +56,18 @@ def memory_runners(notebook: Notebook, masker: Masker, touched: Touched, taint: 
 
     async def recall(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
         query = str(prepared.arguments["query"])
-        found = await asyncio.to_thread(notebook.search, place.workspace, query, _MOST_FOUND)
+        matches = await asyncio.to_thread(notebook.search, place.workspace, query, _MOST_FOUND)
         # INVARIANT: the session has a note's labels before it has the note.
-        brought = {label: match.note for match in found for label in match.note.labels}
-        if brought:
+        labelled = {label: match.note for match in matches for label in match.note.labels}
+        if labelled:
             sources = [
                 LabelSource(label=label, call=permit.call, origin=f"note {note.id} of session {note.session}")
-                for label, note in brought.items()
+                for label, note in labelled.items()
             ]
             await taint(place.session, sources)
-        skipped: list[JsonValue] = [words for page in notebook.pages(place.workspace) for words in page.skipped]
-        told: dict[str, JsonValue] = {"notes": [_render(match) for match in found]}
-        return ToolResult(ok=True, value={**told, "skipped": skipped} if skipped else told)
+        skipped: list[JsonValue] = [reason for page in notebook.pages(place.workspace) for reason in page.skipped]
+        payload: dict[str, JsonValue] = {"notes": [_render(match) for match in matches]}
+        return ToolResult(ok=True, value={**payload, "skipped": skipped} if skipped else payload)
 
     return {REMEMBER: remember, RECALL: recall}
 
@@ -83,7 +83,7 @@ def _render(match: NoteMatch) -> JsonValue:
 
 
 def _plain(text: str) -> str:
-    """Return a note's text with its lines as they are and nothing in them that moves a cursor."""
+    """Return a note's text with its lines intact and all control characters replaced."""
     return "\n".join(
         "".join(char if char.isprintable() or char == "\t" else "\N{REPLACEMENT CHARACTER}" for char in line) for line in text.splitlines()
     )

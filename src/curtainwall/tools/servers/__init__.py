@@ -1,4 +1,4 @@
-"""MCP out: the servers of others, each in a sandbox of its own, their tools judged like our own and their words taken as data."""
+"""MCP out: third-party servers, each in its own sandbox, with tools judged like ours and texts treated as data."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Permitted calls to the user's servers: which of their tools can be called, and their results as JSON of bounded size."""
+"""Run permitted calls to the user's servers and return their results as JSON of bounded size."""
 
 import asyncio
 import base64
@@ -26,11 +26,11 @@ LARGEST: Final = 4 * 1024 * 1024
 _MOST_PARTS: Final = 1_000
 
 
-def call_result(told: dict[str, JsonValue]) -> ToolResult:
-    """Return the result of a call."""
-    if told.get("resultType", "complete") != "complete":
+def call_result(reply: dict[str, JsonValue]) -> ToolResult:
+    """Convert a server's reply into the result of a call."""
+    if reply.get("resultType", "complete") != "complete":
         return ToolResult(ok=False, value="the server wants to ask a human or a model something first, which no server may do here")
-    content = told.get("content")
+    content = reply.get("content")
     room = LARGEST
     parts: list[JsonValue] = []
     for block in (content if isinstance(content, list) else [])[:_MOST_PARTS]:
@@ -40,24 +40,24 @@ def call_result(told: dict[str, JsonValue]) -> ToolResult:
         parts.append(part)
     if isinstance(content, list) and len(content) > _MOST_PARTS:
         parts.append(f"[… {len(content) - _MOST_PARTS} more parts left out …]")
-    return ToolResult(ok=told.get("isError") is not True, value=_joined(parts, told.get("structuredContent")))
+    return ToolResult(ok=reply.get("isError") is not True, value=_joined(parts, reply.get("structuredContent")))
 
 
 def _joined(parts: list[JsonValue], structured: JsonValue) -> JsonValue:
-    """Return the parts, with what the server says in structured form beside them where that is not the same once more."""
+    """Return the parts, together with the structured content unless it only repeats them."""
     plain = parts[0] if len(parts) == 1 else parts
     if structured is None:
         return plain
     if len(json.dumps(structured)) > LARGEST:
         return {"content": plain, "structured": "[… too big, left out …]"}
-    if not parts or (isinstance(plain, str) and _says(plain, structured)):
+    if not parts or (isinstance(plain, str) and _repeats(plain, structured)):
         return structured
     if isinstance(structured, dict) and len(structured) == 1 and plain in structured.values():
         return plain
     return {"content": plain, "structured": structured}
 
 
-def _says(text: str, structured: JsonValue) -> bool:
+def _repeats(text: str, structured: JsonValue) -> bool:
     try:
         may_be_same = text.lstrip()[:1] in {"{", "["} and text.count(",") <= MOST_VALUES
         return may_be_same and json.loads(text) == structured
@@ -76,15 +76,15 @@ def _part(block: JsonValue) -> JsonValue:
             return {"type": kind, **_measured(block.get("data")), "mimeType": _short(block.get("mimeType"))}
         case "resource":
             inner = block.get("resource")
-            held = inner if isinstance(inner, dict) else {}
-            text = held.get("text")
+            resource = inner if isinstance(inner, dict) else {}
+            text = resource.get("text")
             if isinstance(text, str):
                 return encodable_text(text)
             return {
                 "type": "resource",
-                "uri": _short(held.get("uri")),
-                **_measured(held.get("blob")),
-                "mimeType": _short(held.get("mimeType")),
+                "uri": _short(resource.get("uri")),
+                **_measured(resource.get("blob")),
+                "mimeType": _short(resource.get("mimeType")),
             }
         case "resource_link":
             return {"type": "resource_link", **{key: _short(block.get(key)) for key in ("uri", "name", "description", "mimeType")}}
@@ -93,7 +93,7 @@ def _part(block: JsonValue) -> JsonValue:
 
 
 def _measured(data: JsonValue) -> dict[str, JsonValue]:
-    """Return how big something is and its digest; what it shows stays where it is."""
+    """Return the size and digest of binary content; the content itself is left out."""
     try:
         content = base64.b64decode(cast("str", data), validate=True)
     except (binascii.Error, ValueError, TypeError):
@@ -112,47 +112,47 @@ def _cut(text: str, room: int) -> tuple[str, int]:
 
 
 class Servers:
-    """The servers of the user's configuration. Whoever made this must close it."""
+    """The servers in the user's configuration. The creator must close it."""
 
     def __init__(self, specs: Iterable[ServerSpec], reviews: Reviews, grounds: SupervisorGrounds, feed: Feed | None = None) -> None:
         self._specs: Mapping[str, ServerSpec] = {spec.name: spec for spec in specs}
         self._feed = feed
         self._followed: dict[SessionId, asyncio.Task[None]] = {}
-        self.shelf = ServerCatalogue(self._specs, reviews)
-        self.supervisor = ServerSupervisor(self._specs, grounds, self.shelf.seen)
+        self.catalogue = ServerCatalogue(self._specs, reviews)
+        self.supervisor = ServerSupervisor(self._specs, grounds, self.catalogue.seen)
 
     def __contains__(self, server: str) -> bool:
         return server in self._specs
 
     def runners(self, server: str) -> Mapping[str, Runner]:
         """Return a runner for each tool of a server."""
-        return dict.fromkeys((spec.full_name for spec in self.shelf.catalogue(server).listing()), self.run)
+        return dict.fromkeys((spec.full_name for spec in self.catalogue.catalogue(server).listing()), self.run)
 
     async def run(self, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
-        """Call a tool with its canonical arguments; whatever the server does, an outcome comes of it."""
+        """Call a tool with its canonical arguments; return a result or raise `CannotDo`, whatever the server does."""
         del permit
         server, _, tool = prepared.subject.tool.partition(".")
         self._follow(place.session)
         try:
-            async with self.supervisor.using(server, place) as link:
-                # The server has just said what it offers; what a human reviewed may be something else by now.
-                if self.shelf.standing(server, tool) is not ToolStatus.READY:
+            async with self.supervisor.using(server, place) as client:
+                # The server has just listed its tools, which may differ from what a human reviewed.
+                if self.catalogue.standing(server, tool) is not ToolStatus.READY:
                     raise CannotDo(
                         f"tool-changed: `{server}.{tool}` describes itself otherwise than when it was reviewed, so it was not called; "
                         f"a human can look at it with `curtainwall servers annotate {server}`"
                     )
-                told = await link.call(tool, prepared.arguments, self._specs[server].timeout, progress_listener())
-        except CannotStart as fault:
-            raise CannotDo(str(fault)) from fault
-        except ServerLost as fault:
+                reply = await client.call(tool, prepared.arguments, self._specs[server].timeout, progress_listener())
+        except CannotStart as error:
+            raise CannotDo(str(error)) from error
+        except ServerLost as error:
             raise CannotDo(
-                f"`{server}` died during the call, which may have had its effect; the next call starts it again: {fault}"
-            ) from fault
-        except ServerSilent as fault:
-            raise CannotDo(f"`{server}` was told to stop: {fault}; the call may have had its effect") from fault
-        except ServerRefused as fault:
-            raise CannotDo(f"`{server}` refused the call: {fault}") from fault
-        return call_result(told)
+                f"`{server}` died during the call, which may have had its effect; the next call starts it again: {error}"
+            ) from error
+        except ServerSilent as error:
+            raise CannotDo(f"`{server}` was told to stop: {error}; the call may have had its effect") from error
+        except ServerRefused as error:
+            raise CannotDo(f"`{server}` refused the call: {error}") from error
+        return call_result(reply)
 
     async def leave(self, session: SessionId) -> None:
         """Stop the servers of a session that is over."""
@@ -166,7 +166,7 @@ class Servers:
         await self.supervisor.close()
 
     def _follow(self, session: SessionId) -> None:
-        """See to it that a session's servers end with it, and with what its mode allows, whichever process says so."""
+        """Follow a session to stop its servers when it ends or its mode forbids them, whichever process records that."""
         if self._feed is not None and session not in self._followed:
             self._followed[session] = task = asyncio.create_task(self._until_closed(session, self._feed), name=f"servers of {session}")
             task.add_done_callback(lambda _: self._followed.pop(session, None))

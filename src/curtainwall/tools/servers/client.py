@@ -1,4 +1,4 @@
-"""The client of one running server: requests out, replies back by their ids, and a refusal to everything that it asks of us."""
+"""Client of one running server: sends requests, matches replies by id, and refuses everything that the server asks of us."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ from curtainwall.tools.servers.offered import OfferedTool, clean_text, parse_too
 from curtainwall.tools.servers.stdio import Allowance, Frame, Overrun, StderrLog, read_frames, write, write_soon
 
 START: Final = 30.0
-"""Seconds until a server must have answered the greeting."""
+"""Seconds within which a server must answer the greeting."""
 
 MOST_TOOLS: Final = 512
 
@@ -58,7 +58,7 @@ class _Waiting:
 
 
 class ServerClient:
-    """A server that runs. Whoever opened it must close it."""
+    """A running server. The caller that opens it must close it."""
 
     def __init__(self, process: ServerProcess, complaints: StderrLog) -> None:
         self._process = process
@@ -79,66 +79,68 @@ class ServerClient:
 
     async def greet(self) -> None:
         """Agree on a protocol; raise `ServerLost`, `ServerSilent` or `ServerRefused`."""
-        hello: Frame = {"protocolVersion": HANDSHAKES[-1], "capabilities": {}, "clientInfo": _US}
+        greeting: Frame = {"protocolVersion": HANDSHAKES[-1], "capabilities": {}, "clientInfo": _US}
         try:
-            told = await self.request("initialize", hello, START)
+            reply = await self.request("initialize", greeting, START)
         except ServerRefused as refusal:
-            # A server of the newer protocol alone has no handshake; every request carries an envelope there.
+            # A server that speaks only the newer protocol has no handshake; every request carries an envelope instead.
             self._envelope = ENVELOPE
             try:
-                told = await self.request("server/discover", {}, START)
+                reply = await self.request("server/discover", {}, START)
             except ServerRefused:
                 raise refusal from None
-            versions = told.get("supportedVersions")
+            versions = reply.get("supportedVersions")
             if not isinstance(versions, list) or MODERN not in versions:
                 raise refusal from None
         else:
-            if told.get("protocolVersion") not in HANDSHAKES:
-                raise ServerRefused(f"it speaks {quoted(told.get('protocolVersion'))}, which we do not")
+            if reply.get("protocolVersion") not in HANDSHAKES:
+                raise ServerRefused(f"it speaks {quoted(reply.get('protocolVersion'))}, which we do not")
             await self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        named = told.get("serverInfo")
-        if isinstance(named, dict):
-            self.about = clean_text(f"{named.get('name', '')} {named.get('version', '')}", 100)
+        server_info = reply.get("serverInfo")
+        if isinstance(server_info, dict):
+            self.about = clean_text(f"{server_info.get('name', '')} {server_info.get('version', '')}", 100)
 
     async def list_tools(self, within: float = START) -> tuple[OfferedTool, ...]:
-        """Return what it offers; raise `ServerSilent` or `ServerRefused` where its list, all pages together, has no end."""
-        found: list[OfferedTool] = []
+        """Return its tools; raise `ServerSilent` or `ServerRefused` if its list, over all pages, does not end."""
+        tools: list[OfferedTool] = []
         params: Frame = {}
         cursors: set[str] = set()
-        left = LONGEST_LIST
+        remaining = LONGEST_LIST
         try:
             async with asyncio.timeout(within):
                 while True:
-                    told, size = await self._asked("tools/list", params, START)
-                    left -= size
-                    if left < 0:
-                        # What was changed may be in the rest of it, so a part counts for nothing.
+                    reply, size = await self._exchange("tools/list", params, START)
+                    remaining -= size
+                    if remaining < 0:
+                        # A change may be in the rest of the list, so a partial list is useless.
                         raise ServerRefused(f"its list of tools is longer than {LONGEST_LIST // 1024 // 1024} MiB")
-                    page = [tool for tool in _listed(told.get("tools")) if isinstance(tool, dict)]
-                    found += [one for tool in page if (one := parse_tool(tool))]
-                    cursor = told.get("nextCursor")
-                    if not page or not isinstance(cursor, str) or cursor in cursors or len(found) > MOST_TOOLS:
-                        return tuple(found[:MOST_TOOLS])
+                    page = [tool for tool in _listed(reply.get("tools")) if isinstance(tool, dict)]
+                    tools += [parsed for tool in page if (parsed := parse_tool(tool))]
+                    cursor = reply.get("nextCursor")
+                    if not page or not isinstance(cursor, str) or cursor in cursors or len(tools) > MOST_TOOLS:
+                        return tuple(tools[:MOST_TOOLS])
                     cursors.add(cursor)
                     params = {"cursor": cursor}
         except TimeoutError:
             raise ServerSilent(f"it did not say all that it offers within {within:g} seconds") from None
 
-    async def call(self, tool: str, arguments: Mapping[str, JsonValue], seconds: float, heard: ProgressListener | None = None) -> Frame:
+    async def call(
+        self, tool: str, arguments: Mapping[str, JsonValue], seconds: float, on_progress: ProgressListener | None = None
+    ) -> Frame:
         """Call a tool and return its result as the server gave it."""
-        return await self.request("tools/call", {"name": tool, "arguments": dict(arguments)}, seconds, heard)
+        return await self.request("tools/call", {"name": tool, "arguments": dict(arguments)}, seconds, on_progress)
 
-    async def request(self, method: str, params: Frame, seconds: float, heard: ProgressListener | None = None) -> Frame:
-        """Send a request and return its result; when nobody waits any more, the server is told."""
-        told, _ = await self._asked(method, params, seconds, heard)
-        return told
+    async def request(self, method: str, params: Frame, seconds: float, on_progress: ProgressListener | None = None) -> Frame:
+        """Send a request and return its result; if the caller stops waiting, tell the server."""
+        reply, _ = await self._exchange(method, params, seconds, on_progress)
+        return reply
 
-    async def _asked(self, method: str, params: Frame, seconds: float, heard: ProgressListener | None = None) -> tuple[Frame, int]:
+    async def _exchange(self, method: str, params: Frame, seconds: float, on_progress: ProgressListener | None = None) -> tuple[Frame, int]:
         if self._why is not None:
             raise ServerLost(self._why)
         number = next(self._ids)
-        meta = {**self._envelope, **({} if heard is None else {"progressToken": number})}
-        waiting = self._waiting[number] = _Waiting(asyncio.get_running_loop().create_future(), heard)
+        meta = {**self._envelope, **({} if on_progress is None else {"progressToken": number})}
+        waiting = self._waiting[number] = _Waiting(asyncio.get_running_loop().create_future(), on_progress)
         is_answered = False
         try:
             async with asyncio.timeout(seconds):
@@ -153,19 +155,19 @@ class ServerClient:
             del self._waiting[number]
             waiting.answer.cancel()
             if not is_answered and not self.is_lost and method != "initialize":
-                self._say_soon({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+                self._send_soon({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
         return _result(answer), size
 
     def kill(self, why: str) -> None:
-        """End the server at once, with everything that it started; whoever waits for it is told why."""
+        """End the server and everything it started at once; callers that wait for it get the reason."""
         self._lose(why)
         self._process.kill(why)
 
     async def close(self) -> None:
-        """End the server with everything that it started."""
+        """End the server and everything it started."""
         self._lose("it was stopped")
         self._process.kill()
-        # Two must not read from one pipe: those who do are let finish first.
+        # A pipe must have one reader, so let the running ones finish first.
         await asyncio.wait(self._tasks, timeout=_SETTLE)
         for task in self._tasks:
             task.cancel()
@@ -176,52 +178,52 @@ class ServerClient:
         why = "it ended"
         try:
             async for frame, size in read_frames(self._process.stdout):
-                self._take(frame, size)
-        except Overrun as fault:
-            why = str(fault)
+                self._dispatch(frame, size)
+        except Overrun as error:
+            why = str(error)
             self._process.kill(why)
-            # Its end is seen only when its pipe is empty.
+            # Its exit is noticed only once its pipe is empty.
             async with asyncio.timeout(_SETTLE):
                 while await self._process.stdout.read(_CHUNK):
                     pass
         finally:
-            # Its last words may still be on their way.
+            # Its last output may still be on the way.
             await asyncio.wait(self._tasks[:1], timeout=1)
             words = self._complaints.last_words
             self._lose(f"{self._process.stopped or why}{f'; its last words: {words}' if words else ''}")
 
-    def _take(self, frame: Frame | None, size: int) -> None:
+    def _dispatch(self, frame: Frame | None, size: int) -> None:
         number = None if frame is None else frame.get("id")
         method = None if frame is None else frame.get("method")
         waiting = self._waiting.get(number) if method is None and type(number) is int else None
         if frame is not None and waiting is not None and not waiting.answer.done():
             waiting.answer.set_result((frame, size))
             return
-        # From here on it is something that nobody asked for.
+        # From here on, the message is unsolicited.
         self._allowance.spend(size)
         if frame is None or not isinstance(method, str):
             return
         if isinstance(number, int | str):
             self._answer(number, method)
         elif method == "notifications/progress":
-            self._hear(frame.get("params"))
+            self._report_progress(frame.get("params"))
         elif method == _CHANGED:
             self.has_changed.set()
 
-    def _hear(self, params: JsonValue) -> None:
-        told = params if isinstance(params, dict) else {}
-        token, done, total, words = (told.get(key) for key in ("progressToken", "progress", "total", "message"))
+    def _report_progress(self, params: JsonValue) -> None:
+        fields = params if isinstance(params, dict) else {}
+        token, done, total, message = (fields.get(key) for key in ("progressToken", "progress", "total", "message"))
         waiting = self._waiting.get(token) if type(token) is int else None
         if waiting is None or waiting.heard is None or not isinstance(done, int | float):
             return
         waiting.heard(
             float(done),
             float(total) if isinstance(total, int | float) else None,
-            clean_text(words, 200) if isinstance(words, str) else None,
+            clean_text(message, 200) if isinstance(message, str) else None,
         )
 
     def _answer(self, number: int | str, method: str) -> None:
-        """Answer what a server asks of us: it learns nothing, and gets nobody to talk to."""
+        """Answer a server's request: it learns nothing, and reaches no human or model."""
         reply: Frame = {"jsonrpc": "2.0", "id": number}
         match method:
             case "ping":
@@ -234,22 +236,22 @@ class ServerClient:
                 reply["error"] = {"code": _DECLINED, "message": "declined: no model is lent to servers here"}
             case _:
                 reply["error"] = {"code": METHOD_NOT_FOUND, "message": "method not found"}
-        self._say_soon(reply)
+        self._send_soon(reply)
 
     async def _send(self, frame: Frame) -> None:
         try:
             await write(self._process.stdin, frame)
         except (ConnectionError, OSError):
-            # The reader learns of the end with its reason; whoever waits is told by it.
+            # The reader notices the end with its reason and tells the waiting callers.
             return
-        except Overrun as fault:
-            self._process.kill(str(fault))
+        except Overrun as error:
+            self._process.kill(str(error))
 
-    def _say_soon(self, frame: Frame) -> None:
+    def _send_soon(self, frame: Frame) -> None:
         try:
             write_soon(self._process.stdin, frame)
-        except Overrun as fault:
-            self._process.kill(str(fault))
+        except Overrun as error:
+            self._process.kill(str(error))
         except (ConnectionError, OSError):
             return
 
@@ -268,8 +270,8 @@ def _listed(value: JsonValue) -> list[JsonValue]:
 def _result(answer: Frame) -> Frame:
     error = answer.get("error")
     if error is not None:
-        told = error if isinstance(error, dict) else {}
-        message = told.get("message")
+        fields = error if isinstance(error, dict) else {}
+        message = fields.get("message")
         raise ServerRefused(clean_text(message, 2_000) if isinstance(message, str) and message else "it gave no reason")
     result = answer.get("result")
     if not isinstance(result, dict):

@@ -1,4 +1,4 @@
-"""The program that reads one large message in a process beside ours: it leaves out what nobody could use, and prints the rest.
+"""Program that reads one large message in a separate process, leaves out what nobody could use, and prints the rest.
 
 It imports the standard library only, so that it starts fast and runs as a file.
 """
@@ -15,7 +15,7 @@ MOST_VALUES: Final = 20_000
 """How many values of structured content are passed on; masks and the log look at each of them."""
 
 MOST_IN_ALL: Final = 200_000
-"""How many values a message may have in all, once that is done."""
+"""How many values a message may have in all after that reduction."""
 
 TOO_MANY: Final = 3
 """The exit code for a message with more."""
@@ -26,11 +26,11 @@ _CPU_SECONDS: Final = 30
 
 
 def reduced(frame: "JsonValue") -> "JsonValue":
-    """Return a message without structured content and parts that are too many, and with words in their place."""
-    told = frame.get("result") if isinstance(frame, dict) else None
-    if not isinstance(frame, dict) or not isinstance(told, dict):
+    """Return a message with oversized structured content and excess parts replaced by a note."""
+    original = frame.get("result") if isinstance(frame, dict) else None
+    if not isinstance(frame, dict) or not isinstance(original, dict):
         return frame
-    result = dict(told)
+    result = dict(original)
     if (many := count(result.get("structuredContent"))) > MOST_VALUES:
         result["structuredContent"] = f"[… {many} values, left out: at most {MOST_VALUES} are passed on …]"
     content = result.get("content")
@@ -41,16 +41,16 @@ def reduced(frame: "JsonValue") -> "JsonValue":
 
 
 def count(value: "JsonValue") -> int:
-    """Return how many values there are in a value, itself included."""
+    """Count the values in a value, itself included."""
     many = 0
-    left: list[JsonValue] = [value]
-    while left:
-        one = left.pop()
+    pending: list[JsonValue] = [value]
+    while pending:
+        item = pending.pop()
         many += 1
-        if isinstance(one, dict):
-            left.extend(one.values())
-        elif isinstance(one, list):
-            left.extend(one)
+        if isinstance(item, dict):
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
     return many
 
 
@@ -59,7 +59,7 @@ def _refuse(constant: str) -> None:
 
 
 def main() -> int:
-    """Read a message and print what is passed on of it; `null` for what is not JSON."""
+    """Read a message and print its reduced form, or `null` if it is not JSON."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
     try:

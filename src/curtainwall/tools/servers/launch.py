@@ -1,4 +1,4 @@
-"""Starting a server: confined with what it was declared to need, bridged to the network, or trusted beside us; never outliving us."""
+"""Start a server: confined to its declared needs, bridged to the network, or trusted and unconfined. No server outlives us."""
 
 import asyncio
 import os
@@ -35,27 +35,27 @@ from curtainwall.tools.servers.spec import WORKSPACE, ServerSpec
 
 
 class OpenNetwork(Protocol):
-    """A way to the network that is open."""
+    """An open route to the network."""
 
     async def close(self) -> None:
-        """Hang up on everyone; calling it twice is harmless."""
+        """Close all connections; calling it twice is harmless."""
         ...
 
 
 class ServerNetwork(Protocol):
-    """Whoever opens ways to the network for servers."""
+    """Opens routes to the network for servers."""
 
     async def open(self, spec: ServerSpec, session: SessionId, listener: socket.socket) -> OpenNetwork:
-        """Serve the sandbox's end of the bridge until the way is closed, which closes the listener as well."""
+        """Serve the sandbox's end of the bridge until the route is closed, which also closes the listener."""
         ...
 
 
 class BridgedProcess:
-    """A confined server and its way to the network, which end together."""
+    """A confined server and its route to the network, which end together."""
 
-    def __init__(self, process: ConfinedProcess, way: OpenNetwork) -> None:
+    def __init__(self, process: ConfinedProcess, network: OpenNetwork) -> None:
         self._process = process
-        self._way = way
+        self._way = network
 
     @property
     def stopped(self) -> str | None:
@@ -82,7 +82,7 @@ class BridgedProcess:
         self._process.kill(why)
 
     async def close(self) -> None:
-        """End it if it still runs, and its way to the network with it; calling it twice is harmless."""
+        """End it if it still runs, together with its route to the network; calling it twice is harmless."""
         try:
             await self._process.close()
         finally:
@@ -110,7 +110,7 @@ async def start_bridged(
 BOUNDS: Final = Bounds(seconds=None, processes=128)
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _INSIDE: Final = "/usr/local/bin:/usr/bin:/bin"
-# What any program needs to find its way; none of it is secret.
+# Variables that any program needs; none of them is secret.
 _ORDINARY: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
 _SETTLE: Final = 5.0
 _CHUNK: Final = 65_536
@@ -121,7 +121,7 @@ class CannotStart(CurtainwallError):
 
 
 class Pipes(Protocol):
-    """What goes into a running program and comes out of it."""
+    """The standard streams of a running program."""
 
     @property
     def stdin(self) -> asyncio.StreamWriter:
@@ -140,7 +140,7 @@ class Pipes(Protocol):
 
 
 class ServerProcess(Pipes, Protocol):
-    """A running program with pipes, as the confinement gives it and as we make it for a trusted server."""
+    """A running program with pipes, confined or trusted."""
 
     @property
     def stopped(self) -> str | None:
@@ -158,8 +158,8 @@ class ServerProcess(Pipes, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LaunchMachine:
-    """What starting depends on besides the server: what `~` means, what no server may see, our environment, ways to the network, and
-    the parts of this machine that sessions have.
+    """What starting depends on besides the server: the home directory, paths that no server may see, our environment, routes to the
+    network, and the sessions' shares of this machine.
     """
 
     home: str
@@ -171,63 +171,80 @@ class LaunchMachine:
 
 async def launch(spec: ServerSpec, place: Place | None, machine: LaunchMachine) -> ServerProcess:
     """Start a server for a session, or for all of them; raise `CannotStart`."""
-    found = find_bubblewrap()
-    if isinstance(found, BubblewrapMissing):
-        # A trusted one needs it too: nothing else ends all its children with us, however we end.
-        raise CannotStart(f"no server can run on this machine: {found.reason}; {found.remedy}")
-    argv = (_program(spec, machine), *(_filled(one, place) for one in spec.args))
+    bubblewrap = find_bubblewrap()
+    if isinstance(bubblewrap, BubblewrapMissing):
+        # A trusted server needs it too: nothing else reliably ends all its children when we end.
+        raise CannotStart(f"no server can run on this machine: {bubblewrap.reason}; {bubblewrap.remedy}")
+    argv = (_program(spec, machine), *(_filled(argument, place) for argument in spec.args))
     if spec.trusted:
-        return await _start_trusted(found.path, argv, spec, machine)
+        return await _start_trusted(bubblewrap.path, argv, spec, machine)
     confinement = await asyncio.to_thread(confinement_of, spec, place, machine)
-    if not any(is_beneath(argv[0], seen) for seen in (*_SYSTEM, *confinement.writable, *(inside for _, inside in confinement.readable))):
+    if not any(
+        is_beneath(argv[0], visible) for visible in (*_SYSTEM, *confinement.writable, *(inside for _, inside in confinement.readable))
+    ):
         raise CannotStart(f"`{argv[0]}` is not in the sandbox of `{spec.name}`; add its directory to `servers.{spec.name}.read`")
-    # A server that sessions share has a part of its own, so that none of them pays for it.
+    # A shared server has its own share, so that no session pays for it.
     share = None if machine.shares is None else machine.shares.of(f"server {spec.name}" if place is None else place.session)
     try:
         with charged_to(share):
             if not spec.network or machine.ways is None or place is None:
-                # Without a session nobody could be asked, so the server finds no network at all.
+                # Without a session there is nobody to ask, so the server gets no network.
                 return await start_confined(argv, confinement)
             return await start_bridged(argv, confinement, spec, place.session, machine.ways)
-    except ConfinementFailed as fault:
-        raise CannotStart(f"`{spec.name}` cannot be started: {fault}") from fault
+    except ConfinementFailed as error:
+        raise CannotStart(f"`{spec.name}` cannot be started: {error}") from error
 
 
 def confinement_of(spec: ServerSpec, place: Place | None, machine: LaunchMachine) -> Confinement:
-    """Return what a server's sandbox holds; in plan mode all of it is read-only, and what runs later by itself always is."""
+    """Return the sandbox of a server. In plan mode all of it is read-only; files that run later automatically always are."""
     read, write = _paths(spec.read, place, machine), _paths(spec.write, place, machine)
     workspace = None if place is None else os.path.realpath(place.workspace.path)
     for path in (*read, *read.values(), *write, *write.values()):
         for never in machine.never:
-            # A session's own workspace lies in our home, and is the one thing there that may be given.
+            # A session's own workspace is in our home, and is the only thing there that a server may get.
             is_its_own = workspace is not None and is_beneath(workspace, never) and is_beneath(path, workspace)
             if is_beneath(path, never) and not is_its_own:
                 raise CannotStart(f"`{spec.name}` cannot be given {quoted(path)}: it lies in the protected path {quoted(never)}")
     if place is not None and place.mode is Mode.PLAN:
         read, write = {**read, **write}, {}
-    real = tuple(dict.fromkeys(write.values()))
-    readable = dict.fromkeys((outside, inside) for path, outside in read.items() for inside in (outside, path) if outside not in real)
-    hidden = tuple(never for never in machine.never if any(is_beneath(never, path) and never != path for path in (*real, *read.values())))
-    hidden += _fifos(spec, (*((path, path) for path in real), *readable), hidden)
-    own = workspace is not None and place is not None and place.workspace.own
+    writable_paths = tuple(dict.fromkeys(write.values()))
+    readable = dict.fromkeys(
+        (outside, inside) for path, outside in read.items() for inside in (outside, path) if outside not in writable_paths
+    )
+    hidden = tuple(
+        never for never in machine.never if any(is_beneath(never, path) and never != path for path in (*writable_paths, *read.values()))
+    )
+    hidden += _fifos(spec, (*((path, path) for path in writable_paths), *readable), hidden)
+    is_own_workspace = workspace is not None and place is not None and place.workspace.own
     fixed = [
-        path for root in real if not (own and workspace is not None and is_beneath(root, workspace)) for path in _runs_later(spec, root)
+        path
+        for root in writable_paths
+        if not (is_own_workspace and workspace is not None and is_beneath(root, workspace))
+        for path in _runs_later(spec, root)
     ]
     return Confinement(
-        cwd=HOME, writable=real, readable=tuple(readable), fixed=tuple(fixed), hidden=hidden, environment=spec.environment, bounds=BOUNDS
+        cwd=HOME,
+        writable=writable_paths,
+        readable=tuple(readable),
+        fixed=tuple(fixed),
+        hidden=hidden,
+        environment=spec.environment,
+        bounds=BOUNDS,
     )
 
 
 def _fifos(spec: ServerSpec, given: Iterable[tuple[str, str]], hidden: Sequence[str]) -> tuple[str, ...]:
-    """Return the named pipes in directories that a server is given, as they are called inside; one that it was given by name is its own."""
-    found = dict[str, None]()
+    """Return the named pipes in a server's directories by their paths inside the sandbox; a pipe that was given by name is excluded."""
+    fifos_inside = dict[str, None]()
     for outside, inside in given:
         try:
             fifos = find_fifos(outside)
         except TooManyFifos:
             raise CannotStart(f"`{spec.name}` cannot be given {quoted(outside)}: it holds more than {MOST_FIFOS} named pipes") from None
-        found |= dict.fromkeys(inside + path[len(outside) :] for path in fifos if not any(is_beneath(path, one) for one in hidden))
-    return tuple(found)
+        fifos_inside |= dict.fromkeys(
+            inside + path[len(outside) :] for path in fifos if not any(is_beneath(path, covered) for covered in hidden)
+        )
+    return tuple(fifos_inside)
 
 
 def _runs_later(spec: ServerSpec, root: str) -> Sequence[str]:
@@ -238,15 +255,15 @@ def _runs_later(spec: ServerSpec, root: str) -> Sequence[str]:
 
 
 def _paths(declared: Iterable[str], place: Place | None, machine: LaunchMachine) -> dict[str, str]:
-    """Return declared paths, each as it is written with what it really is."""
-    found: dict[str, str] = {}
-    for told in declared:
-        path = _filled(told, place)
+    """Return declared paths, each mapped to its real path."""
+    resolved: dict[str, str] = {}
+    for text in declared:
+        path = _filled(text, place)
         path = os.path.normpath(f"{machine.home}{path[1:]}" if path.startswith("~/") else path)
         if not os.path.exists(path):
             raise CannotStart(f"{quoted(path)}, which the server was declared to need, is not there")
-        found[path] = os.path.realpath(path)
-    return found
+        resolved[path] = os.path.realpath(path)
+    return resolved
 
 
 def _filled(text: str, place: Place | None) -> str:
@@ -258,18 +275,18 @@ def _filled(text: str, place: Place | None) -> str:
 
 
 def _program(spec: ServerSpec, machine: LaunchMachine) -> str:
-    told = f"{machine.home}{spec.command[1:]}" if spec.command.startswith("~/") else spec.command
+    command = f"{machine.home}{spec.command[1:]}" if spec.command.startswith("~/") else spec.command
     ours = machine.environ.get("PATH", os.defpath)
-    # Of two programs of one name, the sandbox has the system's.
-    found = (None if spec.trusted or "/" in told else shutil.which(told, path=_INSIDE)) or shutil.which(told, path=ours)
-    if found is None:
-        why = "is not there or cannot be run" if "/" in told else "is not on the path"
-        raise CannotStart(f"the program {quoted(told)} of `{spec.name}` {why}; install it, or correct `servers.{spec.name}.command`")
-    return os.path.abspath(found)
+    # If two programs have the same name, the sandbox uses the system's.
+    program = (None if spec.trusted or "/" in command else shutil.which(command, path=_INSIDE)) or shutil.which(command, path=ours)
+    if program is None:
+        why = "is not there or cannot be run" if "/" in command else "is not on the path"
+        raise CannotStart(f"the program {quoted(command)} of `{spec.name}` {why}; install it, or correct `servers.{spec.name}.command`")
+    return os.path.abspath(program)
 
 
 class TrustedProcess(Piped):
-    """A program beside us, with our network and files. It has a process namespace of its own, so that nothing it started outlives it."""
+    """An unconfined program with our network and files, in its own process namespace so that nothing it starts outlives it."""
 
     def __init__(self, process: Process) -> None:
         super().__init__(process)
@@ -291,7 +308,7 @@ class TrustedProcess(Piped):
     async def _end(self) -> None:
         self.stdin.close()
         for reader in (self.stdout, self.stderr):
-            # The pipes end when the last of its children has let go of them, and only then is its own end seen.
+            # The pipes end when its last child has closed them, and only then is its own exit noticed.
             with suppress(TimeoutError, RuntimeError):
                 async with asyncio.timeout(_SETTLE):
                     while await reader.read(_CHUNK):
@@ -300,12 +317,12 @@ class TrustedProcess(Piped):
 
 
 async def _start_trusted(bubblewrap: str, argv: Sequence[str], spec: ServerSpec, machine: LaunchMachine) -> TrustedProcess:
-    words = ["--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--chdir", "/", "--"]
+    options = ["--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--chdir", "/", "--"]
     ordinary = {name: machine.environ[name] for name in _ORDINARY if name in machine.environ}
     try:
         process = await asyncio.create_subprocess_exec(
-            bubblewrap, *words, *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env={**ordinary, **spec.environment}, start_new_session=True
+            bubblewrap, *options, *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env={**ordinary, **spec.environment}, start_new_session=True
         )
-    except (OSError, ValueError) as fault:
-        raise CannotStart(f"`{spec.name}` cannot be started: {fault}") from fault
+    except (OSError, ValueError) as error:
+        raise CannotStart(f"`{spec.name}` cannot be started: {error}") from error
     return TrustedProcess(process)

@@ -1,7 +1,7 @@
-"""The tools that a server offers, taken as data: cleaned texts, harmless schemas, a fingerprint, and lines for a human to review.
+"""The tools that a server offers, treated as data: cleaned texts, harmless schemas, a fingerprint, and lines for a human to review.
 
-What is left out of a schema is checked by the server itself; what stays is enough to know which arguments there are and of which kind.
-Statement lines are quoted as JSON quotes text; making them safe for a screen is up to the caller.
+The server itself checks what we drop from a schema; the rest is enough to know the arguments and their types.
+Statement lines are quoted as JSON; the caller must make them safe for a screen.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ _KEPT = frozenset("\n\t")
 
 
 def clean_text(text: str, longest: int) -> str:
-    """Return text without control and invisible characters, cut where it is too long, with the cut stated."""
-    # Cut first: cleaning looks at every letter.
-    short = text[: longest * 2]
-    kept = "".join(letter for letter in short if letter in _KEPT or unicodedata.category(letter)[0] != "C").strip()
-    if len(kept) <= longest and len(text) == len(short):
-        return kept
-    return f"{kept[:longest].rstrip()} [… cut]"
+    """Return text without control and invisible characters, truncated with a note if it is too long."""
+    # Truncate first: cleaning looks at every character.
+    prefix = text[: longest * 2]
+    visible = "".join(character for character in prefix if character in _KEPT or unicodedata.category(character)[0] != "C").strip()
+    if len(visible) <= longest and len(text) == len(prefix):
+        return visible
+    return f"{visible[:longest].rstrip()} [… cut]"
 
 
 def encodable_text(text: str) -> str:
@@ -54,7 +54,7 @@ _TEXTS = frozenset({"description", "format", "title"})
 
 
 def harmless_schema(schema: JsonValue) -> dict[str, JsonValue]:
-    """Return the schema as the catalogue can take it; raise `Broken` for one that is too big or no schema of arguments."""
+    """Return the schema in a form that the catalogue accepts; raise `Broken` if it is too big or does not describe arguments."""
     if not isinstance(schema, dict):
         raise Broken("its schema is no object")
     try:
@@ -63,27 +63,27 @@ def harmless_schema(schema: JsonValue) -> dict[str, JsonValue]:
         raise Broken("its schema is no plain JSON") from None
     if size > LARGEST:
         raise Broken(f"its schema is bigger than {LARGEST // 1024} KiB")
-    cleaning = _Cleaning(schema)
-    top = cleaning.taken(schema, 0, ()) if "properties" in schema or "$ref" not in schema else cleaning.followed(schema["$ref"], 0, ())
+    cleaner = _SchemaCleaner(schema)
+    top = cleaner.taken(schema, 0, ()) if "properties" in schema or "$ref" not in schema else cleaner.followed(schema["$ref"], 0, ())
     if not isinstance(top, dict):
         raise Broken("its schema says nothing about arguments")
     top["type"] = "object"
     top.setdefault("properties", {})
-    # INVARIANT: an argument that the schema does not name has no role, so it must not get through. The catalogue's check closes the top
-    # over every name in it, unless the schema says something of its own.
+    # INVARIANT: an argument that the schema does not name has no role, so it must not get through. The catalogue's check rejects
+    # unnamed arguments at the top level unless the schema says otherwise.
     top.pop("additionalProperties", None)
     return top
 
 
-class _Cleaning:
-    """One walk over a schema; every reference is replaced by what it means, and one that leads back to itself by anything."""
+class _SchemaCleaner:
+    """One walk over a schema that inlines every reference; a recursive reference becomes a schema that accepts anything."""
 
     def __init__(self, root: Mapping[str, JsonValue]) -> None:
         self._root = root
         self._nodes = 0
 
     def taken(self, schema: JsonValue, depth: int, within: tuple[str, ...]) -> JsonValue:
-        """Return a schema with what is known and harmless alone."""
+        """Return a schema with only its known and harmless keywords."""
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
@@ -91,40 +91,40 @@ class _Cleaning:
         self._nodes += 1
         if self._nodes > _MOST_NODES or depth > _DEEPEST:
             raise Broken("its schema is too big once its references are followed")
-        made: dict[str, JsonValue] = {}
+        cleaned: dict[str, JsonValue] = {}
         for keyword, value in schema.items():
             if keyword in _LIMITS:
-                made[keyword] = value
+                cleaned[keyword] = value
             elif keyword in _TEXTS and isinstance(value, str):
-                made[keyword] = clean_text(value, _LONGEST_NOTE)
+                cleaned[keyword] = clean_text(value, _LONGEST_NOTE)
             elif keyword == "default" and not isinstance(value, list | dict):
-                made[keyword] = clean_text(value, _LONGEST_NOTE) if isinstance(value, str) else value
+                cleaned[keyword] = clean_text(value, _LONGEST_NOTE) if isinstance(value, str) else value
             elif keyword in _ONE:
-                # An older way to write a list's items, one by one.
-                made[keyword] = True if isinstance(value, list) else self.taken(value, depth + 1, within)
+                # Older drafts list the schemas of items one by one.
+                cleaned[keyword] = True if isinstance(value, list) else self.taken(value, depth + 1, within)
             elif keyword in _MANY and isinstance(value, list):
-                made[keyword] = [self.taken(part, depth + 1, within) for part in value]
+                cleaned[keyword] = [self.taken(part, depth + 1, within) for part in value]
             elif keyword == "properties" and isinstance(value, dict):
-                made[keyword] = {name: self.taken(part, depth + 1, within) for name, part in value.items()}
-        if "patternProperties" in schema and "additionalProperties" not in made:
-            made["additionalProperties"] = True
+                cleaned[keyword] = {name: self.taken(part, depth + 1, within) for name, part in value.items()}
+        if "patternProperties" in schema and "additionalProperties" not in cleaned:
+            cleaned["additionalProperties"] = True
         reference = schema.get("$ref")
         if reference is not None:
-            made["allOf"] = [*cast("list[JsonValue]", made.get("allOf", [])), self.followed(reference, depth, within)]
-        return made
+            cleaned["allOf"] = [*cast("list[JsonValue]", cleaned.get("allOf", [])), self.followed(reference, depth, within)]
+        return cleaned
 
     def followed(self, reference: JsonValue, depth: int, within: tuple[str, ...]) -> JsonValue:
-        """Return what a reference means."""
+        """Return the schema that a reference points to."""
         if reference == "#" or (isinstance(reference, str) and reference in within):
             return True
         parts = reference.split("/") if isinstance(reference, str) else []
         if len(parts) != 3 or parts[0] != "#" or parts[1] not in {"$defs", "definitions"}:
             raise Broken(f"its schema refers to {quoted(reference)}")
         definitions = self._root.get(parts[1])
-        found = definitions.get(parts[2].replace("~1", "/").replace("~0", "~")) if isinstance(definitions, dict) else None
-        if found is None:
+        target = definitions.get(parts[2].replace("~1", "/").replace("~0", "~")) if isinstance(definitions, dict) else None
+        if target is None:
             raise Broken(f"its schema refers to {quoted(reference)}, which is not there")
-        return self.taken(found, depth + 1, (*within, cast("str", reference)))
+        return self.taken(target, depth + 1, (*within, cast("str", reference)))
 
 
 LONGEST_DESCRIPTION: Final = 2_000
@@ -134,7 +134,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """One tool as its server described it; `told` is what the fingerprint is taken of."""
+    """One tool as its server described it; the fingerprint is computed from `told`."""
 
     name: str
     told: dict[str, JsonValue]
@@ -142,9 +142,9 @@ class OfferedTool:
 
     @property
     def description(self) -> str:
-        """Return what it says about itself, for a model to read as data."""
-        told = self.told.get("description")
-        return clean_text(told, LONGEST_DESCRIPTION) if isinstance(told, str) else ""
+        """Return its own description, for a model to read as data."""
+        text = self.told.get("description")
+        return clean_text(text, LONGEST_DESCRIPTION) if isinstance(text, str) else ""
 
     @property
     def schema(self) -> dict[str, JsonValue]:
@@ -152,10 +152,10 @@ class OfferedTool:
         return harmless_schema(self.told.get("inputSchema"))
 
     def hint(self, name: str) -> bool | None:
-        """Return one of its hints, which are claims of a stranger."""
-        told = self.told.get("annotations")
-        found = told.get(name) if isinstance(told, dict) else None
-        return found if isinstance(found, bool) else None
+        """Return one of its hints, which are untrusted claims."""
+        annotations = self.told.get("annotations")
+        value = annotations.get(name) if isinstance(annotations, dict) else None
+        return value if isinstance(value, bool) else None
 
     def spec(self, server: str, roles: ToolRoles) -> ToolSpec:
         """Return it as an entry of the catalogue; raise `Broken`."""
@@ -164,38 +164,38 @@ class OfferedTool:
 
 
 def parse_tool(tool: dict[str, JsonValue]) -> OfferedTool | None:
-    """Return a tool out of a server's list, or None for one that has no name we could use."""
+    """Parse a tool in a server's list; return None if its name is unusable."""
     name = tool.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return None
-    told: dict[str, JsonValue] = {key: tool[key] for key in _TOLD if tool.get(key) is not None}
+    fields: dict[str, JsonValue] = {key: tool[key] for key in _TOLD if tool.get(key) is not None}
     try:
-        exact = canonical_json(told)
+        exact = canonical_json(fields)
     except (ValueError, RecursionError):
         return None
     if len(exact) > 4 * LARGEST:
-        # Too big to keep; its schema would be refused anyway, and any change must still be seen.
-        told = {"name": name, "description": "It says too much about itself to be used."}
-    return OfferedTool(name, told, hashlib.sha256(exact).hexdigest())
+        # Too big to keep. Its schema would be refused anyway, but any change must still be noticed.
+        fields = {"name": name, "description": "It says too much about itself to be used."}
+    return OfferedTool(name, fields, hashlib.sha256(exact).hexdigest())
 
 
 def tools_by_name(tools: Iterable[OfferedTool]) -> dict[str, OfferedTool]:
-    """Return tools by name; one that is named twice is two things at once, and therefore none."""
-    found: dict[str, OfferedTool] = {}
+    """Return tools by name, without names that occur twice, which are ambiguous."""
+    tools_seen: dict[str, OfferedTool] = {}
     twice: set[str] = set()
-    for one in tools:
-        if one.name in found:
-            twice.add(one.name)
-        found[one.name] = one
-    return {name: one for name, one in found.items() if name not in twice}
+    for tool in tools:
+        if tool.name in tools_seen:
+            twice.add(tool.name)
+        tools_seen[tool.name] = tool
+    return {name: tool for name, tool in tools_seen.items() if name not in twice}
 
 
 def why_unusable(tool: OfferedTool) -> str | None:
-    """Return why a tool cannot be used whatever is said about it, or None."""
+    """Return why a tool cannot be used whatever its roles, or None."""
     try:
         _ = tool.schema
-    except Broken as fault:
-        return str(fault)
+    except Broken as error:
+        return str(error)
     return None
 
 
@@ -205,13 +205,13 @@ _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_$-]+")
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _LONG: Final = 80
 _AROUND: Final = 3
-# Comparing takes the number of lines multiplied; beyond this all old lines are shown as gone and all new ones as added.
+# Comparing takes quadratic time; beyond this, all old lines are shown as removed and all new ones as added.
 _MOST_COMPARED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class StatementLine:
-    """One line of a comparison: kept, added or removed. `skipped` counts the lines before it that are left out, all of them unchanged."""
+    """One line of a comparison: kept, added or removed. `skipped` counts the unchanged lines left out before it."""
 
     mark: Mark
     text: str
@@ -219,13 +219,13 @@ class StatementLine:
 
 
 def statement(tool: OfferedTool) -> list[str]:
-    """Return everything that the server says about a tool."""
+    """Return the lines of everything that the server says about a tool."""
     return list(_lines("", tool.told))
 
 
-def comparison(then: OfferedTool, now: OfferedTool) -> list[StatementLine]:
-    """Return every line that differs from what was reviewed, in full, with some of those around it."""
-    marked = list(_compared(statement(then), statement(now)))
+def comparison(before: OfferedTool, now: OfferedTool) -> list[StatementLine]:
+    """Return every line that differs from the reviewed version, with some context."""
+    marked = list(_compared(statement(before), statement(now)))
     near = {place + step for place, (mark, _) in enumerate(marked) if mark != " " for step in range(-_AROUND, _AROUND + 1)}
     shown: list[StatementLine] = []
     skipped = 0
@@ -242,15 +242,15 @@ def _compared(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[Mark, st
     start = _alike(old, new)
     end = _alike(old[start:][::-1], new[start:][::-1])
     yield from _marked(" ", old[:start])
-    gone, come = old[start : len(old) - end], new[start : len(new) - end]
-    whole = [("replace", 0, len(gone), 0, len(come))]
-    steps = whole if max(len(gone), len(come)) > _MOST_COMPARED else SequenceMatcher(None, gone, come, autojunk=False).get_opcodes()
+    removed, added = old[start : len(old) - end], new[start : len(new) - end]
+    whole = [("replace", 0, len(removed), 0, len(added))]
+    steps = whole if max(len(removed), len(added)) > _MOST_COMPARED else SequenceMatcher(None, removed, added, autojunk=False).get_opcodes()
     for tag, old_from, old_to, new_from, new_to in steps:
         if tag == "equal":
-            yield from _marked(" ", gone[old_from:old_to])
+            yield from _marked(" ", removed[old_from:old_to])
         else:
-            yield from _marked("-", gone[old_from:old_to])
-            yield from _marked("+", come[new_from:new_to])
+            yield from _marked("-", removed[old_from:old_to])
+            yield from _marked("+", added[new_from:new_to])
     yield from _marked(" ", old[len(old) - end :])
 
 

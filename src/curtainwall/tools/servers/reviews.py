@@ -1,4 +1,4 @@
-"""What a human has reviewed of each server, and so the status of each of its tools: callable, changed, or not to be called and why."""
+"""Human reviews of each server, and the status of each tool that follows: callable, changed, or not callable and why."""
 
 import json
 import os
@@ -23,34 +23,34 @@ _BIGGEST = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """One server's tools as they were reviewed, and the names of those that were seen changed."""
+    """One server's tools as reviewed, and the names of those that have changed since."""
 
     about: str = ""
     tools: Mapping[str, OfferedTool] = field(default_factory=dict[str, OfferedTool])
     changed: frozenset[str] = frozenset()
 
     def compared(self, now: Mapping[str, OfferedTool]) -> "Review":
-        """Return the review with what has changed noted; what was changed once stays so until a human looks."""
-        differing = {name for name, then in self.tools.items() if name in now and now[name].fingerprint != then.fingerprint}
+        """Return the review with changed tools noted; a tool stays changed until a human reviews it."""
+        differing = {name for name, reviewed in self.tools.items() if name in now and now[name].fingerprint != reviewed.fingerprint}
         return replace(self, changed=self.changed | differing)
 
 
 class Reviews:
-    """The reviews, one file for each server in a directory of ours."""
+    """The stored reviews: one file per server in our directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def stamp(self, server: str) -> tuple[int, int] | None:
-        """Return what tells whether a review was written anew, or None where there is none."""
+        """Return a version stamp that changes when the review is rewritten, or None if there is none."""
         try:
-            found = self._path(server).stat()
+            status = self._path(server).stat()
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns
+        return status.st_ino, status.st_mtime_ns
 
     def read(self, server: str) -> Review | None:
-        """Return the review of a server, or None where there is none yet; raise `Broken` for a damaged one."""
+        """Return the review of a server, or None if there is none yet; raise `Broken` if it is damaged."""
         path = self._path(server)
         try:
             with path.open("rb") as file:
@@ -60,39 +60,43 @@ class Reviews:
         except OSError as error:
             raise Broken(f"the review `{path}` cannot be read: {error.strerror}") from None
         try:
-            told = json.loads(content)
-            assert told["version"] == _VERSION
-            tools = [parse_tool(cast("dict[str, JsonValue]", one["told"])) for one in told["tools"]]
-            prints = [str(one["fingerprint"]) for one in told["tools"]]
-            found = {one.name: replace(one, fingerprint=print_) for one, print_ in zip(tools, prints, strict=True) if one is not None}
-            return Review(str(told["about"]), found, frozenset(map(str, told["changed"])))
+            document = json.loads(content)
+            assert document["version"] == _VERSION
+            tools = [parse_tool(cast("dict[str, JsonValue]", tool["told"])) for tool in document["tools"]]
+            fingerprints = [str(tool["fingerprint"]) for tool in document["tools"]]
+            by_name = {
+                tool.name: replace(tool, fingerprint=fingerprint)
+                for tool, fingerprint in zip(tools, fingerprints, strict=True)
+                if tool is not None
+            }
+            return Review(str(document["about"]), by_name, frozenset(map(str, document["changed"])))
         except (ValueError, KeyError, TypeError, AssertionError, RecursionError):
             raise Broken(f"the review `{path}` is damaged; make it anew with `curtainwall servers annotate {server} --write`") from None
 
     def write(self, server: str, review: Review) -> None:
-        """Keep a review, for us alone."""
-        told = {
+        """Store a review in a private file."""
+        document = {
             "version": _VERSION,
             "about": review.about,
             "changed": sorted(review.changed),
-            "tools": [{"fingerprint": one.fingerprint, "told": one.told} for _, one in sorted(review.tools.items())],
+            "tools": [{"fingerprint": tool.fingerprint, "told": tool.told} for _, tool in sorted(review.tools.items())],
         }
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._path(server)
-        aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with open(descriptor, "w", encoding="utf-8") as file:
-                json.dump(told, file, indent=1)
+                json.dump(document, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
+            draft.replace(path)
         except BaseException:
-            aside.unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
             raise
 
     def forget(self, server: str) -> None:
-        """Let go of a review; a server of the same name has to be reviewed anew."""
+        """Delete a review; a server with the same name must be reviewed again."""
         self._path(server).unlink(missing_ok=True)
 
     def _path(self, server: str) -> Path:
@@ -110,8 +114,8 @@ class ToolStatus(StrEnum):
 
 
 @dataclass(slots=True)
-class _Kept:
-    """A server's review as it was read, and what it makes possible."""
+class _CachedReview:
+    """A server's review as read, and the tools that follow from it."""
 
     review: Review
     stamp: tuple[int, int] | None
@@ -121,12 +125,12 @@ class _Kept:
 
 
 class ServerCatalogue:
-    """The tools of all servers, from what was declared and what was reviewed. Nothing is started for this."""
+    """The tools of all servers, derived from declarations and reviews without starting any server."""
 
     def __init__(self, specs: Mapping[str, ServerSpec], reviews: Reviews) -> None:
         self._specs = specs
         self._reviews = reviews
-        self._kept: dict[str, _Kept] = {}
+        self._cache: dict[str, _CachedReview] = {}
 
     @property
     def servers(self) -> Iterable[str]:
@@ -142,7 +146,7 @@ class ServerCatalogue:
         return tuple(spec for server in sorted(self._specs) for spec in self._ready(server))
 
     def require_callable(self, server: str, tool: str) -> None:
-        """Raise `BadCall` for a tool that cannot be called, with what a human can do about it."""
+        """Raise `BadCall` for a tool that cannot be called, with the remedy for a human."""
         name = f"{server}.{tool}"
         match self.standing(server, tool):
             case ToolStatus.READY:
@@ -156,10 +160,10 @@ class ServerCatalogue:
             case ToolStatus.UNUSABLE:
                 raise BadCall("unknown-tool", f"{quoted(name)} cannot be used: {self._of(server).faults[tool]}")
             case ToolStatus.NEW:
-                known = f"; `{server}` has {_some(self._ready(server))}" if self._ready(server) else ""
+                available = f"; `{server}` has {_some(self._ready(server))}" if self._ready(server) else ""
                 raise BadCall(
                     "unknown-tool",
-                    f"no tool {quoted(name)} was reviewed{known}; a human can review what the server offers with "
+                    f"no tool {quoted(name)} was reviewed{available}; a human can review what the server offers with "
                     f"`curtainwall servers annotate {server} --write`",
                 )
             case ToolStatus.NO_ROLES:
@@ -170,55 +174,55 @@ class ServerCatalogue:
                 )
 
     def standing(self, server: str, tool: str) -> ToolStatus:
-        """Return how a tool stands."""
-        kept = self._of(server)
-        if tool not in kept.review.tools:
+        """Return the status of a tool."""
+        entry = self._of(server)
+        if tool not in entry.review.tools:
             return ToolStatus.NEW
-        if tool in kept.review.changed:
+        if tool in entry.review.changed:
             return ToolStatus.CHANGED
         if tool not in self._specs[server].tools:
             return ToolStatus.NO_ROLES
-        return ToolStatus.UNUSABLE if tool in kept.faults else ToolStatus.READY
+        return ToolStatus.UNUSABLE if tool in entry.faults else ToolStatus.READY
 
     def fault(self, server: str, tool: str) -> str:
         """Return why a tool is unusable, or nothing."""
         return self._of(server).faults.get(tool, "")
 
     def seen(self, server: str, now: Mapping[str, OfferedTool]) -> None:
-        """Compare what a server offers now with what was reviewed, and suspend what has changed."""
-        kept = self._of(server)
-        review = kept.review.compared(now)
-        if review.changed != kept.review.changed:
+        """Compare a server's current tools with the review, and suspend those that have changed."""
+        entry = self._of(server)
+        review = entry.review.compared(now)
+        if review.changed != entry.review.changed:
             self._reviews.write(server, review)
-            self._kept.pop(server)
+            self._cache.pop(server)
 
     def review(self, server: str) -> Review:
-        """Return what was reviewed of a server."""
+        """Return the review of a server."""
         return self._of(server).review
 
     def _ready(self, server: str) -> tuple[ToolSpec, ...]:
-        kept = self._of(server)
-        return tuple(spec for name, spec in sorted(kept.specs.items()) if name not in kept.review.changed)
+        entry = self._of(server)
+        return tuple(spec for name, spec in sorted(entry.specs.items()) if name not in entry.review.changed)
 
-    def _of(self, server: str) -> _Kept:
-        """Return what is known of a server, read anew where a human has reviewed it since."""
+    def _of(self, server: str) -> _CachedReview:
+        """Return the cached state of a server, reloaded if a human has reviewed it since."""
         stamp = self._reviews.stamp(server)
-        kept = self._kept.get(server)
-        if kept is None or kept.stamp != stamp:
-            kept = self._kept[server] = _Kept(self._reviews.read(server) or Review(), stamp)
+        entry = self._cache.get(server)
+        if entry is None or entry.stamp != stamp:
+            entry = self._cache[server] = _CachedReview(self._reviews.read(server) or Review(), stamp)
             for name, roles in self._specs[server].tools.items():
-                tool = kept.review.tools.get(name)
+                tool = entry.review.tools.get(name)
                 if tool is None:
                     continue
                 try:
                     spec = tool.spec(server, roles)
                     Catalogue((spec,))
-                except Broken as fault:
-                    kept.faults[name] = str(fault)
+                except Broken as error:
+                    entry.faults[name] = str(error)
                 else:
-                    kept.specs[name] = spec
-            kept.catalogue = Catalogue(kept.specs.values())
-        return kept
+                    entry.specs[name] = spec
+            entry.catalogue = Catalogue(entry.specs.values())
+        return entry
 
 
 def _some(specs: tuple[ToolSpec, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What a tool server is, as the user declared it: how it is started, what it gets to see, and what its tools' arguments mean."""
+"""The user's declaration of a tool server: how it starts, what it may see, and what its tools' arguments mean."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ _CHANGING = frozenset({Role.WRITE_PATH, Role.DELETE_PATH, Role.SEND_URL, Role.WR
 
 @dataclass(frozen=True, slots=True)
 class ToolRoles:
-    """What a human said about one tool: what it does at most, and what its arguments mean."""
+    """A human's declaration of one tool: its strongest effect, and what its arguments mean."""
 
     effect: ToolEffect
     meanings: tuple[Meaning, ...] = ()
@@ -33,9 +33,9 @@ class ToolRoles:
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """One server of the user's. `environment` is all that it gets of ours; the paths are what its sandbox holds besides the system.
+    """One server of the user. `environment` is all that it gets of ours; its sandbox holds the paths besides the system.
 
-    `network` are the hosts that it may ask for; whether it reaches one is for the session's policy to say.
+    `network` lists the hosts that it may ask for; the session's policy decides whether it reaches one.
     """
 
     name: str
@@ -51,7 +51,7 @@ class ServerSpec:
     tools: Mapping[str, ToolRoles] = field(default_factory=dict[str, ToolRoles])
 
     def __post_init__(self) -> None:
-        """Raise `Broken` for a server that cannot be trusted to be what its user meant."""
+        """Raise `Broken` for a declaration that is inconsistent or unsafe."""
         self._require_free_name()
         if not self.command or "\0" in "".join((self.command, *self.args)):
             raise self._broken("`command` must name a program")
@@ -61,7 +61,7 @@ class ServerSpec:
             raise self._broken("a trusted server has your whole network; take `network` or `trusted` away")
         if self.shared and self.network:
             raise self._broken("a shared server belongs to no session whose policy could be asked; take `network` or `shared` away")
-        if self.shared and any(WORKSPACE in told for told in (*self.args, *self.read, *self.write)):
+        if self.shared and any(WORKSPACE in text for text in (*self.args, *self.read, *self.write)):
             raise self._broken(f"a shared server belongs to no session, so it cannot use `{WORKSPACE}`")
         for path in (*self.read, *self.write):
             if not path.startswith(("/", "~/", WORKSPACE)):
@@ -78,17 +78,17 @@ class ServerSpec:
     def _require_sound_roles(self, tool: str, roles: ToolRoles) -> None:
         played: set[Role] = set()
         for meaning in roles.meanings:
-            here = {*meaning.roles, *(role for case in meaning.cases for role in case.roles)}
+            all_roles = {*meaning.roles, *(role for case in meaning.cases for role in case.roles)}
             where = f"{tool}: `{meaning.argument}`"
-            if strangers := here - _ROLES:
+            if strangers := all_roles - _ROLES:
                 raise self._broken(f"{where} cannot have the role {', '.join(f'`{role}`' for role in sorted(strangers))} in a server")
             if fault := fault_of_cases(meaning.roles, meaning.cases):
                 raise self._broken(f"{where}: {fault}")
-            if meaning.within is not None and not here <= _PATHS:
+            if meaning.within is not None and not all_roles <= _PATHS:
                 raise self._broken(f"{where}: `within` is for paths")
             played |= set(meaning.roles)
         if self.trusted and Role.RUN_COMMAND in played:
-            # The rules let commands run freely because the sandbox holds them; outside it only a human may say yes.
+            # The rules let commands run freely because the sandbox confines them; outside it, only a human may allow one.
             raise self._broken(f"{tool}: a trusted server runs commands outside any sandbox; give the tool no roles, then every call asks")
         unseen = roles.effect is ToolEffect.MODIFY and not played & _CHANGING
         unseen |= roles.effect is ToolEffect.EXECUTE and Role.RUN_COMMAND not in played
@@ -103,16 +103,16 @@ class ServerSpec:
 
 
 def allowed_environment(entries: Iterable[str], ours: Mapping[str, str], secret: frozenset[str]) -> dict[str, str]:
-    """Return the environment that a list allows: `NAME` takes ours where it is set, `NAME=value` says it; raise `Broken` for our keys."""
-    made: dict[str, str] = {}
+    """Return the environment that a list allows: `NAME` copies ours if set, `NAME=value` sets it; raise `Broken` for our own keys."""
+    environment: dict[str, str] = {}
     for entry in entries:
-        name, is_said, value = entry.partition("=")
+        name, has_value, value = entry.partition("=")
         if not _VARIABLE.fullmatch(name) or "\0" in value:
             raise Broken(f"{quoted(entry)} in `env` is neither the name of a variable nor `NAME=value`")
         if name in secret or name.startswith("CURTAINWALL_"):
             raise Broken(f"`{name}` is a key of ours and is given to no server")
-        if is_said:
-            made[name] = value
+        if has_value:
+            environment[name] = value
         elif name in ours:
-            made[name] = ours[name]
-    return made
+            environment[name] = ours[name]
+    return environment

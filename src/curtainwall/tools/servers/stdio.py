@@ -1,4 +1,4 @@
-"""What a server writes: bounded lines of JSON on stdout, large ones reduced in another process, and a masked log of its stderr."""
+"""Read a server's output: bounded lines of JSON on stdout, with large ones reduced in another process, and a masked log of stderr."""
 
 import asyncio
 import codecs
@@ -25,16 +25,16 @@ _REDUCE_SECONDS: Final = 60.0
 
 
 class Unreadable(CurtainwallError):
-    """A message has more values than anyone needs, or takes too long to read."""
+    """A message has too many values, or takes too long to read."""
 
 
 def is_large(line: bytes) -> bool:
-    """Tell whether a message may have too many values to be read here; commas in texts count as well, which does no harm."""
+    """Tell whether a message may have too many values to parse in this process; commas in texts count too, which is harmless."""
     return len(line) > MOST_VALUES and line.count(b",") + line.count(b"[") + line.count(b"{") >= MOST_VALUES
 
 
 async def reduce_message(line: bytes) -> bytes:
-    """Return a large message with what is passed on of it; raise `Unreadable`."""
+    """Return a large message reduced to what is passed on; raise `Unreadable`."""
     program = str(Path(large_entry.__file__))
     child = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", program, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={})
     try:
@@ -58,7 +58,7 @@ LONGEST: Final = 8 * 1024 * 1024
 """Bytes of one line."""
 
 _CHUNK: Final = 65_536
-# What a server may send without being asked: so much at once, and so much a second.
+# Limits on unsolicited messages: the burst and the rate per second.
 _BURST: Final = 10_000.0
 _A_SECOND: Final = 1_000.0
 _BYTES_A_UNIT: Final = 4_096
@@ -68,38 +68,38 @@ Frame = dict[str, JsonValue]
 
 
 class Overrun(CurtainwallError):
-    """The peer sends more than anyone needs; it must be ended."""
+    """The peer sends too much and must be ended."""
 
 
 async def read_frames(reader: asyncio.StreamReader, longest: int = LONGEST) -> AsyncGenerator[tuple[Frame | None, int]]:
-    """Yield every line as an object, or None for one that is none, with its length; raise `Overrun` for one without an end."""
-    held, looked = bytearray(), 0
+    """Yield every line as an object, or None if it is not one, with its length; raise `Overrun` for an endless line."""
+    buffer, searched = bytearray(), 0
     while chunk := await reader.read(_CHUNK):
-        held += chunk
+        buffer += chunk
         start = 0
-        while (end := held.find(b"\n", max(start, looked))) >= 0:
-            line = bytes(held[start:end])
+        while (end := buffer.find(b"\n", max(start, searched))) >= 0:
+            line = bytes(buffer[start:end])
             start = end + 1
             if line and not line.isspace():
                 yield await _read(line), len(line)
-        del held[:start]
-        looked = len(held)
-        if looked > longest:
+        del buffer[:start]
+        searched = len(buffer)
+        if searched > longest:
             raise Overrun(f"it sent a line of more than {longest // 1024 // 1024} MiB")
-        # Whatever comes, others get their turn.
+        # Let other tasks run, however much arrives.
         await asyncio.sleep(0)
 
 
 async def _read(line: bytes) -> Frame | None:
     try:
         line = await reduce_message(line) if is_large(line) else line
-    except Unreadable as fault:
-        raise Overrun(str(fault)) from None
+    except Unreadable as error:
+        raise Overrun(str(error)) from None
     try:
-        told = from_json(line, allow_inf_nan=False)
+        message = from_json(line, allow_inf_nan=False)
     except ValueError:
         return None
-    return cast("Frame", told) if isinstance(told, dict) else None
+    return cast("Frame", message) if isinstance(message, dict) else None
 
 
 async def write(writer: asyncio.StreamWriter, frame: Frame) -> None:
@@ -109,7 +109,7 @@ async def write(writer: asyncio.StreamWriter, frame: Frame) -> None:
 
 
 def write_soon(writer: asyncio.StreamWriter, frame: Frame) -> None:
-    """Send an object without waiting; raise `Overrun` where the peer has not read for too long."""
+    """Send an object without waiting; raise `Overrun` if the peer has not read for too long."""
     if writer.transport.get_write_buffer_size() > _MOST_WAITING:
         raise Overrun("it does not read what it is sent")
     if not writer.is_closing():
@@ -124,7 +124,7 @@ class Allowance:
         self._at = time.monotonic()
 
     def spend(self, size: int) -> None:
-        """Count a frame; raise `Overrun` where it is one too many."""
+        """Count a frame; raise `Overrun` if it exceeds the allowance."""
         now = time.monotonic()
         self._left = min(_BURST, self._left + (now - self._at) * _A_SECOND) - 1 - size / _BYTES_A_UNIT
         self._at = now
@@ -134,14 +134,14 @@ class Allowance:
 
 LARGEST_FILE: Final = 1024 * 1024
 MOST_OF_ONE: Final = 4 * 1024 * 1024
-"""Bytes taken from one process; what comes after is read and dropped."""
+"""Bytes kept from one process; the rest is read and dropped."""
 
 _STDERR_CHUNK: Final = 16_384
 _TAIL: Final = 2_000
 
 
 class StderrLog:
-    """The stderr of one process of a server. The file is shared with the processes before it; the one before last is let go."""
+    """The stderr log of one server process. Successive processes share the file, which is rotated with one old copy."""
 
     def __init__(self, file: Path, masker: Masker, about: str) -> None:
         self._file = file
@@ -152,32 +152,32 @@ class StderrLog:
 
     @property
     def last_words(self) -> str:
-        """Return the end of what it said, fit for a message."""
+        """Return the end of its output, fit for a message."""
         return clean_text(self._tail[-600:], 600)
 
     async def take(self, stderr: asyncio.StreamReader) -> None:
         """Read to the end."""
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._keep(f"--- {self._about}\n")
+        self._append(f"--- {self._about}\n")
         while chunk := await stderr.read(_STDERR_CHUNK):
             if self._taken <= MOST_OF_ONE:
                 self._taken += len(chunk)
-                self._keep(self._masker.feed(decoder.decode(chunk)))
+                self._append(self._masker.feed(decoder.decode(chunk)))
                 if self._taken > MOST_OF_ONE:
-                    self._keep(self._masker.finish() + "\n--- it says too much; the rest is not kept\n")
+                    self._append(self._masker.finish() + "\n--- it says too much; the rest is not kept\n")
             await asyncio.sleep(0)
-        self._keep(self._masker.finish())
+        self._append(self._masker.finish())
 
     def note(self, text: str) -> None:
-        """Add words of ours."""
-        self._keep(f"--- {text}\n")
+        """Add a note from us."""
+        self._append(f"--- {text}\n")
 
-    def _keep(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         if not text:
             return
         if not text.startswith("---"):
             self._tail = (self._tail + text)[-_TAIL:]
-        # A full disk must not stop the server: this is only for people who look for a cause.
+        # A full disk must not stop the server: the log is only for troubleshooting.
         with contextlib.suppress(OSError):
             descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             with open(descriptor, "ab") as file:

@@ -1,4 +1,4 @@
-"""The running servers: started on first use, again with growing patience when they die, and stopped with everything they started."""
+"""Supervise the running servers: start them on first use, restart them with increasing delays, and stop them with all their children."""
 
 import asyncio
 import fcntl
@@ -19,10 +19,10 @@ from curtainwall.tools.servers.spec import ServerSpec
 from curtainwall.tools.servers.stdio import StderrLog
 
 MOST: Final = 64
-"""Servers that run at once; before another one starts, one that nobody uses is stopped."""
+"""Servers that may run at once; at the limit, an unused one is stopped before another starts."""
 
 LOOK_AGAIN: Final = 60.0
-"""Seconds after which a server is asked again what it offers, before the next call."""
+"""Seconds after which a server must list its tools again before the next call."""
 
 IDLE: Final = 900.0
 _RETRY_DELAYS: Final = (0.0, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
@@ -30,12 +30,12 @@ _WAITS: Final = 2.0
 _PLANNING: Final = "the mode became `plan`, so the server that could change files was ended; in plan mode one can only read"
 
 Seen = Callable[[str, Mapping[str, OfferedTool]], None]
-"""Is told what a server offers, whenever that was asked."""
+"""Receives a server's tools each time they are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorGrounds:
-    """Where servers run, and where what they leave behind goes."""
+    """Where servers run, and where their logs and locks go."""
 
     machine: LaunchMachine
     masker: Masker
@@ -45,7 +45,7 @@ class SupervisorGrounds:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """Whose process it is; in plan mode a sandbox is another one."""
+    """Identifies a process; plan mode uses a separate sandbox."""
 
     server: str
     session: SessionId | None
@@ -63,11 +63,11 @@ class _Slot:
     used: float = 0.0
     users: int = 0
     starting: asyncio.Timeout | None = None
-    """How a start that is under way is ended."""
+    """The timeout that can end a start in progress."""
 
 
 class ServerSupervisor:
-    """Keeps one process for each server and session, or one for all where a server is shared."""
+    """Keeps one process per server and session, or one for all sessions if a server is shared."""
 
     def __init__(self, specs: Mapping[str, ServerSpec], grounds: SupervisorGrounds, seen: Seen) -> None:
         self._specs = specs
@@ -77,11 +77,11 @@ class ServerSupervisor:
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
         self._planning: set[SessionId] = set()
-        """Sessions that became stricter than the servers that they may have."""
+        """Sessions in plan mode, whose servers may have been started with more rights."""
 
     @asynccontextmanager
     async def using(self, server: str, place: Place) -> AsyncGenerator[ServerClient]:
-        """Lend the server of a session, started where it does not run; raise `CannotStart`."""
+        """Lend the server of a session, starting it if necessary; raise `CannotStart`."""
         spec = self._specs[server]
         key = _Key(server, None, False) if spec.shared else _Key(server, place.session, place.mode is Mode.PLAN)
         slot = self._slots.setdefault(key, _Slot())
@@ -92,7 +92,7 @@ class ServerSupervisor:
                 if link is None or link.is_lost:
                     link = await self._start(key, slot, None if spec.shared else place)
                 elif link.has_changed.is_set() or time.monotonic() - slot.looked > LOOK_AGAIN:
-                    await self._look(server, slot, link)
+                    await self._list_tools(server, slot, link)
             yield link
             slot.failures = 0
         finally:
@@ -105,7 +105,7 @@ class ServerSupervisor:
         self._planning.discard(session)
 
     async def change_mode(self, session: SessionId, mode: Mode) -> None:
-        """Stop what was started for a session with more rights than its mode has now, in the middle of whatever it does."""
+        """Stop at once every server of a session that was started with more rights than its new mode has."""
         if mode is not Mode.PLAN:
             self._planning.discard(session)
             return
@@ -115,12 +115,12 @@ class ServerSupervisor:
             if slot.starting is not None and not slot.starting.expired():
                 slot.starting.reschedule(0.0)
             if slot.link is not None:
-                # Now: whoever holds its turn may wait for just this server.
+                # At once: the task that holds its lock may be waiting for this very server.
                 slot.link.kill(_PLANNING)
         await self._stop([key for key, _ in freer])
 
     async def close(self) -> None:
-        """Stop all servers; none starts any more."""
+        """Stop all servers and start no more."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -130,7 +130,7 @@ class ServerSupervisor:
     async def _start(self, key: _Key, slot: _Slot, place: Place | None) -> ServerClient:
         if self._is_closed:
             raise CannotStart("everything is being stopped")
-        await self._let_go(slot)
+        await self._release(slot)
         spec = self._specs[key.server]
         wait = slot.not_before - time.monotonic()
         if wait > _WAITS:
@@ -140,20 +140,20 @@ class ServerSupervisor:
         # Counted as a failure until a call succeeds, so that one which dies at once is not started over and over.
         slot.failures += 1
         slot.not_before = time.monotonic() + _RETRY_DELAYS[min(slot.failures, len(_RETRY_DELAYS) - 1)]
-        link = await self._opened(key, slot, spec, place)
-        slot.link, slot.lock = link, _held(self._grounds.locks / f"{key.server}.lock")
+        link = await self._open_unless_planning(key, slot, spec, place)
+        slot.link, slot.lock = link, _acquire_lock(self._grounds.locks / f"{key.server}.lock")
         try:
-            await self._look(key.server, slot, link)
+            await self._list_tools(key.server, slot, link)
         except CannotStart:
-            await self._let_go(slot)
+            await self._release(slot)
             raise
         slot.used = time.monotonic()
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(self._sweep(), name="idle servers")
         return link
 
-    async def _opened(self, key: _Key, slot: _Slot, spec: ServerSpec, place: Place | None) -> ServerClient:
-        """Start a server, unless its session is or becomes stricter than it would be."""
+    async def _open_unless_planning(self, key: _Key, slot: _Slot, spec: ServerSpec, place: Place | None) -> ServerClient:
+        """Start a server, unless its session is in plan mode or enters it meanwhile and the server is not."""
         try:
             async with asyncio.timeout(None) as slot.starting:
                 if key.session in self._planning and not key.is_plan:
@@ -165,57 +165,57 @@ class ServerSupervisor:
             slot.starting = None
 
     async def open(self, spec: ServerSpec, place: Place | None) -> ServerClient:
-        """Start a server and greet it; whoever asked must close the link."""
+        """Start a server and greet it; the caller must close the client."""
         grounds = self._grounds
         process = await launch(spec, place, grounds.machine)
-        whose = "all sessions" if place is None else f"session {place.session}"
-        link = ServerClient(process, StderrLog(grounds.logs / f"server-{spec.name}.log", grounds.masker, f"started for {whose}"))
+        scope = "all sessions" if place is None else f"session {place.session}"
+        client = ServerClient(process, StderrLog(grounds.logs / f"server-{spec.name}.log", grounds.masker, f"started for {scope}"))
         try:
-            await link.greet()
-        except (ServerLost, ServerSilent, ServerRefused) as fault:
-            await link.close()
-            raise CannotStart(self._words(spec.name, fault)) from fault
+            await client.greet()
+        except (ServerLost, ServerSilent, ServerRefused) as error:
+            await client.close()
+            raise CannotStart(self._failure_text(spec.name, error)) from error
         except BaseException:
-            await link.close()
+            await client.close()
             raise
-        return link
+        return client
 
-    async def offers(self, server: str, link: ServerClient) -> dict[str, OfferedTool]:
-        """Ask a server what it offers; raise `CannotStart`."""
+    async def offers(self, server: str, client: ServerClient) -> dict[str, OfferedTool]:
+        """Ask a server for its tools; raise `CannotStart`."""
         try:
-            return tools_by_name(await link.list_tools())
-        except (ServerLost, ServerSilent, ServerRefused) as fault:
-            raise CannotStart(self._words(server, fault, "was started, but ")) from fault
+            return tools_by_name(await client.list_tools())
+        except (ServerLost, ServerSilent, ServerRefused) as error:
+            raise CannotStart(self._failure_text(server, error, "was started, but ")) from error
 
-    async def _look(self, server: str, slot: _Slot, link: ServerClient) -> None:
+    async def _list_tools(self, server: str, slot: _Slot, link: ServerClient) -> None:
         link.has_changed.clear()
         offered = await self.offers(server, link)
         slot.looked = time.monotonic()
         self._seen(server, offered)
 
-    def _words(self, server: str, fault: Exception, but: str = "") -> str:
-        """Return what failed and what to do, and only then what the server itself said."""
+    def _failure_text(self, server: str, error: Exception, but: str = "") -> str:
+        """Return what failed and what to do, followed by the server's own message."""
         log = self._grounds.logs / f"server-{server}.log"
-        match fault:
+        match error:
             case ServerLost():
-                what = f"ended before it had answered; it may lack a path (`servers.{server}.read`), a variable (`env`) or an argument"
+                problem = f"ended before it had answered; it may lack a path (`servers.{server}.read`), a variable (`env`) or an argument"
             case ServerSilent():
-                what = f"does not answer; its command must speak MCP on stdin and stdout (`servers.{server}.command`)"
+                problem = f"does not answer; its command must speak MCP on stdin and stdout (`servers.{server}.command`)"
             case _:
-                what = f"does not {'say what it offers' if but else 'agree on a protocol'}; a newer version of it may"
-        return f"the server `{server}` {but}{what}; all it said is in `{log}`; here: {self._grounds.masker.mask_text(str(fault))}"
+                problem = f"does not {'say what it offers' if but else 'agree on a protocol'}; a newer version of it may"
+        return f"the server `{server}` {but}{problem}; all it said is in `{log}`; here: {self._grounds.masker.mask_text(str(error))}"
 
     async def _make_room(self) -> None:
         running = [(key, slot) for key, slot in self._slots.items() if slot.link is not None]
         if len(running) < MOST:
             return
-        unused = sorted(((slot.used, key) for key, slot in running if slot.users == 0), key=lambda one: one[0])
+        unused = sorted(((slot.used, key) for key, slot in running if slot.users == 0), key=lambda item: item[0])
         if not unused:
             raise CannotStart(f"{MOST} servers run already, and all are in use; try again in a moment")
         await self._stop([unused[0][1]], only_unused=True)
 
     async def _sweep(self) -> None:
-        """Look at changes when they are told, and stop what nobody uses."""
+        """List tools again after a change notification, and stop unused servers."""
         while True:
             await asyncio.sleep(1.0)
             now = time.monotonic()
@@ -227,14 +227,14 @@ class ServerSupervisor:
                 elif slot.link.has_changed.is_set():
                     with suppress(CannotStart):
                         async with slot.turn:
-                            await self._look(key.server, slot, slot.link)
+                            await self._list_tools(key.server, slot, slot.link)
 
     async def _stop(self, keys: list[_Key], *, only_unused: bool = False) -> None:
         async def stop(slot: _Slot) -> None:
             async with slot.turn:
-                # Somebody may have begun to use it, or started it anew, before it was our turn.
+                # Another task may have started using or restarting it before we got the lock.
                 if not (only_unused and slot.users):
-                    await self._let_go(slot)
+                    await self._release(slot)
 
         await asyncio.gather(*(stop(self._slots[key]) for key in keys))
         for key in keys:
@@ -242,7 +242,7 @@ class ServerSupervisor:
             if slot is not None and slot.link is None and not slot.users and slot.not_before <= time.monotonic():
                 del self._slots[key]
 
-    async def _let_go(self, slot: _Slot) -> None:
+    async def _release(self, slot: _Slot) -> None:
         link, slot.link = slot.link, None
         if link is not None:
             await link.close()
@@ -266,8 +266,8 @@ def is_running(locks: Path, server: str) -> bool:
     return False
 
 
-def _held(path: Path) -> int:
-    """Return a descriptor that says by its lock, for as long as we live, that the server runs."""
+def _acquire_lock(path: Path) -> int:
+    """Return a descriptor whose lock shows, as long as we live, that the server runs."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.tools.skills.folders import MAIN, NoHead, SkillFolder, Unusable, read_folder, split_front_matter
+    from curtainwall.tools.skills.folders import MAIN, SkillFolder, Unusable, read_folder
+    from curtainwall.tools.skills.front_matter import split_front_matter
     from curtainwall.tools.skills.index import WORKSPACE_ROOTS, Skill, SkillIndex, SkillTrust, SkippedFolder, own_folders
     from curtainwall.tools.skills.runners import skill_refiners, skill_runners
 else:
@@ -14,7 +15,6 @@ else:
 __all__ = [
     "MAIN",
     "WORKSPACE_ROOTS",
-    "NoHead",
     "Skill",
     "SkillFolder",
     "SkillIndex",

@@ -9,7 +9,7 @@ from typing import Final
 
 from curtainwall.model import Digest, NotFound, Workspace
 from curtainwall.tools.hooks import Pins
-from curtainwall.tools.skills.folders import MAIN, MOST_BYTES, NoHead, SkillFolder, Unusable, folders_in, read_folder, split_front_matter
+from curtainwall.tools.skills.folders import MAIN, MOST_BYTES, SkillFolder, Unusable, folders_in, read_folder
 
 WORKSPACE_ROOTS: Final = (".curtainwall/skills", ".claude/skills", ".agents/skills")
 """Where a workspace keeps skills; the first of a name counts."""
@@ -89,8 +89,8 @@ class SkillIndex:
                 folder = read_folder(path, MOST_BYTES if is_own else room)
                 read = folder.size
                 skill = _skill(path, folder, is_own=is_own, pins=pins)
-            except (Unusable, NoHead) as fault:
-                room -= 0 if is_own else max(read, getattr(fault, "read", 0))
+            except Unusable as fault:
+                room -= 0 if is_own else max(read, fault.read)
                 passed.append(SkippedFolder(path, str(fault)))
                 continue
             room -= 0 if is_own else read
@@ -130,13 +130,16 @@ def own_folders(shelf: SkillIndex, workspace: Workspace) -> Mapping[str, str]:
 
 
 def _skill(path: str, folder: SkillFolder, *, is_own: bool, pins: Mapping[str, str]) -> Skill:
+    # Start-up time: only where there are skills is YAML needed.
+    from curtainwall.tools.skills.front_matter import split_front_matter
+
     head, body = split_front_matter(folder.main)
     name = head.get("name") or path.rpartition("/")[2]
     if not _NAME.fullmatch(name):
         raise Unusable("its name must have letters, digits, `_`, `.` and `-` alone, at most 64")
     digest = folder.digest
     trusts = {file: SkillTrust.OWN if is_own else _trust(pins.get(_pinned_as(path, file)), digest) for file in folder.files}
-    description = " ".join(head.get("description", "").split())[:_LONGEST_DESCRIPTION]
+    description = head.get("description", "")[:_LONGEST_DESCRIPTION]
     return Skill(name, description, body, path, folder, trusts.pop(MAIN), trusts)
 
 

@@ -88,7 +88,7 @@ class NoJournal:
     def load(self, payload: Payload) -> JsonValue:
         return None
 
-    def say(self, session: SessionId, live: Live) -> None:
+    def publish(self, session: SessionId, live: Live) -> None:
         pass
 
 

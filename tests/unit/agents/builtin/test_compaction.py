@@ -1,5 +1,7 @@
 """Older messages become a summary: what stays, what goes, and when nothing would be gained."""
 
+import weakref
+
 from curtainwall.agents.builtin.compaction import plan_compaction
 from curtainwall.agents.builtin.language_model import AgentMessage, ConversationItem, Program, ProgramOutcome, UserMessage
 from tests.support.covers import covers
@@ -34,14 +36,14 @@ def test_the_tail_starts_with_a_human_and_is_kept_word_for_word() -> None:
     made = plan_compaction(items, 5_000, "")
     assert made is not None
     assert isinstance(made.tail[0], UserMessage)
-    assert (*made.older, *made.tail) == tuple(items)
+    assert made.tail == tuple(items[made.replaced :])
     assert made.tail[-4:] == tuple(items[-4:])
-    assert len(made.older) > len(made.tail)
+    assert made.replaced > len(made.tail)
     done = made.with_summary("  we talked  ")
     assert done is not None
     assert done.items[2:] == made.tail
     assert [item.kind for item in done.items[:2]] == ["human", "agent"]
-    assert done.replaced == len(made.older)
+    assert done.replaced == made.replaced
 
 
 def test_where_all_would_fit_only_the_last_exchange_stays() -> None:
@@ -95,3 +97,17 @@ def test_what_the_person_asked_last_stays_even_where_it_is_too_long_for_a_tail()
     made = plan_compaction(items, 5_000, "")
     assert made is not None
     assert made.tail[0] == items[-3]
+
+
+def test_while_a_summary_is_written_the_messages_that_it_replaces_are_not_held() -> None:
+    items = talk(20, size=400)
+    made = plan_compaction(items, 5_000, "")
+    assert made is not None
+    replaced = [weakref.ref(item) for item in items[: made.replaced]]
+    kept = items[made.replaced :]
+    del items
+    assert [ref() for ref in replaced] == [None] * made.replaced
+    done = made.with_summary("we talked")
+    assert done is not None
+    assert "look(0)" in done.items[0].model_dump_json()
+    assert done.items[2:] == tuple(kept)

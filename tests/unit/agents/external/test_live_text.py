@@ -35,7 +35,7 @@ class Kept:
     def load(self, payload: Payload) -> JsonValue:
         raise NotImplementedError
 
-    def say(self, session: SessionId, live: Live) -> None:
+    def publish(self, session: SessionId, live: Live) -> None:
         del session, live
 
 

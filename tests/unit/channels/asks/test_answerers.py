@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.channels.asks.board import MayAnswer, answerer_words
+from curtainwall.channels.asks.answerers import MayAnswer, answerer_words
 from tests.support.covers import covers
 
 

@@ -16,10 +16,10 @@ def account(directory: Path) -> Account:
 
 def test_a_token_is_kept_for_its_own_device_and_for_nobody_else_to_read(tmp_path: Path) -> None:
     ours = account(tmp_path)
-    ours.keep_token("t0k3n")
-    assert ours.kept_token() == "t0k3n"
-    assert replace(ours, device="OTHER").kept_token() is None
-    assert replace(ours, homeserver="https://example.com").kept_token() is None
+    ours.store_token("t0k3n")
+    assert ours.stored_token() == "t0k3n"
+    assert replace(ours, device="OTHER").stored_token() is None
+    assert replace(ours, homeserver="https://example.com").stored_token() is None
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 

@@ -19,7 +19,7 @@ def test_nobody_is_looked_for_while_nothing_is_awaited_and_until_somebody_is_fou
         return owners[len(looked) - 1]
 
     async def work() -> int:
-        return await asyncio.wait_for(SilenceTimer(OwnerWatch(holder, 0.001)).of_another(SESSION, lambda: awaited.pop(0)), 60)
+        return await asyncio.wait_for(SilenceTimer(OwnerWatch(holder, 0.001)).wait_for_silent_owner(SESSION, lambda: awaited.pop(0)), 60)
 
     assert asyncio.run(work()) == 4711
     assert (awaited, looked) == ([], [SESSION, SESSION])

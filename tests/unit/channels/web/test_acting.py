@@ -70,7 +70,7 @@ def firings(web: Web, job: str, count: int) -> list[tuple[SessionId, ApprovalId]
     found: list[tuple[SessionId, ApprovalId]] = []
     for _ in range(count):
         session = web.session()
-        web.do(web.served.wired.house.bind(Route(channel="cron", reference=f"{job}@{session}"), session, SYSTEM))
+        web.do(web.served.wired.registry.bind(Route(channel="cron", reference=f"{job}@{session}"), session, SYSTEM))
         found.append((session, web.an_ask(session)))
         # Two of one millisecond have no order.
         asked = time.time_ns() // 1_000_000
@@ -129,7 +129,7 @@ def test_an_ask_of_another_session_is_not_found_under_this_one(web: Web, ann: Vi
 @covers("approvals.old-tool-grants-lapse")
 def test_a_grant_for_a_whole_tool_says_that_it_no_longer_answers_and_can_be_removed(web: Web, ann: Visit) -> None:
     session = web.session()
-    house = web.served.wired.house
+    house = web.served.wired.registry
     stream = project_stream(web.served.work.desk.view(session).workspace.path)
     covers_ = (Cover(role=Role.USE_TOOL, value="pay.send", rules=(RuleId("unjudged-tool"),)),)
     grant = Grant(id=GrantId("gold"), scope=GrantScope.PROJECT, covers=covers_, by=SYSTEM, at=0)
@@ -155,7 +155,7 @@ def test_a_grant_is_taken_back_from_its_session_and_from_the_list(web: Web, ann:
 
 
 def test_a_grant_of_a_project_in_which_no_session_works_any_more_is_taken_back(web: Web, ann: Visit) -> None:
-    house, stream = web.served.wired.house, project_stream("/srv/gone")
+    house, stream = web.served.wired.registry, project_stream("/srv/gone")
     covers_ = (Cover(role=Role.READ_PATH, value="/etc/hosts", rules=(RuleId("read-outside"),)),)
     grant = Grant(id=GrantId("galone"), scope=GrantScope.PROJECT, covers=covers_, by=SYSTEM, at=0)
     web.do(house.stores.log.append(Batch((Write(stream, 0, (GrantGiven(at=0, grant=grant),)),))))
@@ -239,7 +239,7 @@ def test_a_fork_belongs_to_whoever_forked_and_its_asks_come_back_to_the_web(web:
     session = SessionId(ann.post("/sessions/new", name="to be forked").headers["location"].rpartition("/")[2])
     olga = web.visit("olga")
     forked = SessionId(olga.post(f"/sessions/{session}/fork").headers["location"].rpartition("/")[2])
-    events = [it.event for it in web.served.wired.house.feed.read(session_stream(forked))]
+    events = [it.event for it in web.served.wired.registry.feed.read(session_stream(forked))]
     (opened,) = [event for event in events if isinstance(event, SessionOpened)]
     assert (str(opened.by), opened.channel, opened.parent) == ("olga on web", "web", session)
     assert [event.route.channel for event in events if isinstance(event, RouteAdded)] == ["web"]
@@ -256,7 +256,7 @@ def test_a_message_is_answered_by_the_agent_of_this_process(web: Web, ann: Visit
     ann.post(f"/sessions/{session}/message", text="good morning")
 
     async def ended() -> TurnStatus:
-        async for recorded in web.served.wired.house.feed.follow(f"session:{session}"):  # type: ignore[arg-type] - an id of ours
+        async for recorded in web.served.wired.registry.feed.follow(f"session:{session}"):  # type: ignore[arg-type] - an id of ours
             if type(recorded.event).__name__ == "TurnEnded":
                 return recorded.event.status  # type: ignore[union-attr] - only a turn's end has this name
         raise AssertionError

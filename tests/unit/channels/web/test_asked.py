@@ -26,7 +26,7 @@ def test_a_card_says_who_may_answer_it_to_whoever_looks_and_says_it_anew_where_t
     with ann.listen("on=asks") as stream:
         heard = told(stream.iter_lines())
         next(data for _, data, _ in heard if here in data)
-        web.do(web.served.wired.house.send(session, AddRoute(by=SYSTEM, route=Route(channel="desk", reference="front"))))
+        web.do(web.served.wired.registry.send(session, AddRoute(by=SYSTEM, route=Route(channel="desk", reference="front"))))
         everybody = "may be answered on desk by &lt;b&gt;carl&lt;/b&gt;, on web by ann or olga, and at its machine"
         next(data for _, data, _ in heard if everybody in data)
     assert everybody in ann.get("/").text

@@ -49,7 +49,7 @@ def test_a_number_that_is_none_shows_as_many_as_usual(ann: Visit, told: str) -> 
 def test_a_session_whose_last_turn_failed_is_told_from_one_that_is_done(web: Web, ann: Visit) -> None:
     wired, turn = web.served.wired, TurnId("t1")
     (row,) = wired.store.index.sessions(SessionQuery(text="number 50 "))
-    session, house = row.session, wired.house
+    session, house = row.session, wired.registry
     web.do(house.send(session, SendMessage(by=Who(name="ann", channel="local"), message=MessageId("m1"), text="go on")))
     web.do(house.send(session, StartTurn(by=SYSTEM, turn=turn)))
     web.do(house.send(session, EndTurn(by=SYSTEM, turn=turn, status=TurnStatus.FAILED, failure="no answer")))

@@ -64,7 +64,7 @@ def test_a_job_is_run_now_by_an_operator_and_its_session_works_here(web: Web, an
     assert f"{session}</a> · by hand" in ann.get("/cron").text
     (row,) = web.served.wired.store.index.sessions(SessionQuery(prefix=session))
     assert (row.channel, row.name.startswith("nightly")) == (CHANNEL, True)
-    noted = [it.event for it in web.served.wired.house.feed.read(HOUSE) if isinstance(it.event, ExtensionNoted)]
+    noted = [it.event for it in web.served.wired.registry.feed.read(HOUSE) if isinstance(it.event, ExtensionNoted)]
     assert "ann on web" in [it.data.get("by") for it in noted], "who wanted it is in the house's log"
 
 
@@ -87,12 +87,12 @@ def test_a_skipped_firing_leads_to_the_session_that_was_in_its_way(web: Web, ann
 
 @covers("web.jobs")
 def test_nobody_else_runs_a_job_and_none_that_is_not_there(web: Web, ann: Visit, uma: Visit) -> None:
-    before = len(web.served.wired.house.feed.read(HOUSE))
+    before = len(web.served.wired.registry.feed.read(HOUSE))
     assert uma.post("/cron/weekly/run").status_code == 403
     assert uma.get("/cron").status_code == 200
     assert ann.post("/cron/daily/run").status_code == 404
     assert ann.post("/cron/weekly/run", headers={"Origin": "http://elsewhere.example"}).status_code == 403
-    assert len(web.served.wired.house.feed.read(HOUSE)) == before
+    assert len(web.served.wired.registry.feed.read(HOUSE)) == before
 
 
 @covers("web.teams")

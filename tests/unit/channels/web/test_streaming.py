@@ -127,16 +127,16 @@ def test_who_signs_out_hears_nothing_more_however_busy_a_session_is(web: Web, ho
 @covers("web.streams-are-bounded")
 def test_a_browser_that_does_not_read_is_let_go_and_the_others_hear_everything() -> None:
     async def check() -> None:
-        crowd, slow, quick = StreamGroup(), StreamClient(), StreamClient()
-        crowd.join(slow)
-        crowd.join(quick)
+        group, slow, quick = StreamGroup(), StreamClient(), StreamClient()
+        group.join(slow)
+        group.join(quick)
         heard = 0
         reading = quick.messages(lambda: True)
         for number in range(2_000):
-            crowd.tell(sse_json("n", number))
+            group.send(sse_json("n", number))
             heard += (await anext(reading)).count(b"event: n")
         assert heard == 2_000
-        assert (slow.is_over, len(crowd)) == (True, 1)
+        assert (slow.is_over, len(group)) == (True, 1)
         kept = b"".join([message async for message in slow.messages(lambda: True)])
         assert kept.count(b"event: n") == 512
 

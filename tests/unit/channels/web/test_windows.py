@@ -22,7 +22,7 @@ class Reads:
     """A feed that counts the entries that are read from it."""
 
     def __init__(self, web: Web) -> None:
-        self._feed = web.served.wired.house.feed
+        self._feed = web.served.wired.registry.feed
         self.follow, self.grown, self.head, self.changes = self._feed.follow, self._feed.grown, self._feed.head, self._feed.changes
         self.entries = 0
 
@@ -63,7 +63,7 @@ def test_a_page_reads_a_window_of_the_log_and_not_all_of_it(web: Web) -> None:
     conversation, recorded = window_at(feed, session)
     assert recorded[-1].seq == feed.head(session_stream(session))
     assert feed.entries <= WINDOW + 1
-    assert conversation.tale.workspace, "where it works is known all the same"
+    assert conversation.activity.workspace, "where it works is known all the same"
     feed.entries = 0
     window_at(feed, session, conversation.begin + 1)
     assert feed.entries <= 2 * EARLIER + 1
@@ -72,7 +72,7 @@ def test_a_page_reads_a_window_of_the_log_and_not_all_of_it(web: Web) -> None:
 def test_what_is_said_has_the_same_name_wherever_a_page_begins(web: Web) -> None:
     session = long_session(web, TURNS)
     whole, later = PageConversation(), PageConversation(1_000)
-    for it in web.served.wired.house.feed.read(session_stream(session)):
+    for it in web.served.wired.registry.feed.read(session_stream(session)):
         whole.take(it)
         if it.seq > 1_000:
             later.take(it)

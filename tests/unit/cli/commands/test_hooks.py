@@ -241,7 +241,7 @@ def test_a_hook_after_a_call_that_fails_is_noted_in_the_log(places: Places) -> N
         async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace)
             answer = await wired.gate.request(session, read("a"), wait=False)
-            return answer, [recorded.event for recorded in wired.house.feed.read(session_stream(session))]
+            return answer, [recorded.event for recorded in wired.registry.feed.read(session_stream(session))]
 
     (places.workspace / "a").write_text("content")
     answer, log = asyncio.run(asyncio.wait_for(story(), 60))
@@ -268,10 +268,12 @@ def test_the_house_tells_of_beginning_and_end_and_withholds_our_keys(
         async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace)
             async with session_hooks(wired, session):
-                await wired.house.send(session, CloseSession(by=wired.house.feed.read(session_stream(session))[0].event.by, reason="done"))
+                await wired.registry.send(
+                    session, CloseSession(by=wired.registry.feed.read(session_stream(session))[0].event.by, reason="done")
+                )
             async with session_hooks(wired, session):
                 pass
-            return [recorded.event for recorded in wired.house.feed.read(session_stream(session))]
+            return [recorded.event for recorded in wired.registry.feed.read(session_stream(session))]
 
     log = asyncio.run(asyncio.wait_for(story(), 60))
     assert [(event["hook_event_name"], event.get("source"), event.get("reason")) for event in told(tmp_path / "told")] == [

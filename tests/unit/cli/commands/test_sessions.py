@@ -129,12 +129,12 @@ def conversation_in(places: Places) -> SessionId:
 
             async def send(*commands: AnyCommand) -> None:
                 for command in commands:
-                    await wired.house.send(session, command)
+                    await wired.registry.send(session, command)
 
             for number in range(5):
                 message, turn = MessageId(f"m{number}"), TurnId(f"t{number}")
                 await send(SendMessage(by=me, message=message, text=f"question {number}\x1b[2J"), StartTurn(by=SYSTEM, turn=turn))
-                at = wired.house.clock.now()
+                at = wired.registry.clock.now()
                 if number < 4:
                     await send(RecordProgress(by=SYSTEM, events=(AgentSpoke(at=at, turn=turn, text=f"answer {number}"),)))
                     await send(EndTurn(by=SYSTEM, turn=turn, status=TurnStatus.DONE))
@@ -319,7 +319,7 @@ def test_a_fork_has_every_label_that_its_parent_got_while_it_was_copied(places: 
             parent = await opened(wired, places.workspace)
             forking = asyncio.create_task(fork(wired.sessions, parent, local_user()))
             await asyncio.sleep(0)
-            await wired.house.send(parent, AddLabels(by=SYSTEM, labels=(LabelSource(label=Label("sensitive"), origin="/etc/x"),)))
+            await wired.registry.send(parent, AddLabels(by=SYSTEM, labels=(LabelSource(label=Label("sensitive"), origin="/etc/x"),)))
             assert Label("sensitive") in wired.sessions.state((await forking).session).labels
 
     asyncio.run(story())
@@ -421,9 +421,9 @@ def test_a_turn_that_failed_or_was_interrupted_is_told_from_one_that_is_done(
     async def work() -> SessionId:
         async with open_gate(load_setup()) as wired:
             session, turn = await opened(wired, places.workspace), TurnId("t1")
-            await wired.house.send(session, SendMessage(by=local_user(), message=MessageId("m1"), text="go on"))
-            await wired.house.send(session, StartTurn(by=SYSTEM, turn=turn))
-            await wired.house.send(session, EndTurn(by=SYSTEM, turn=turn, status=status))
+            await wired.registry.send(session, SendMessage(by=local_user(), message=MessageId("m1"), text="go on"))
+            await wired.registry.send(session, StartTurn(by=SYSTEM, turn=turn))
+            await wired.registry.send(session, EndTurn(by=SYSTEM, turn=turn, status=status))
             return session
 
     session = asyncio.run(asyncio.wait_for(work(), 60))
@@ -444,7 +444,7 @@ def test_a_turn_that_nobody_works_on_is_told_with_what_to_do(run: Run, places: P
     assert f"no process works on {session} now" in run("sessions", "list").err
 
     async def looked_at() -> tuple[Said, Said]:
-        async with open_gate(load_setup()) as wired, wired.house.hold(session):
+        async with open_gate(load_setup()) as wired, wired.registry.hold(session):
             return run("sessions", "show", session), run("sessions", "list")
 
     held, listed = asyncio.run(asyncio.wait_for(looked_at(), 60))
@@ -470,15 +470,19 @@ def test_what_a_deletion_that_was_killed_left_behind_goes_with_the_next_cleaning
 
     async def killed_behind_the_log() -> None:
         async with open_gate(load_setup()) as wired:
-            await wired.house.delete(gone, local_user())
+            await wired.registry.delete(gone, local_user())
 
     asyncio.run(killed_behind_the_log())
+    snapshots = [places.home / "cache" / name for name in (gone, f".{gone}.1.1")]
+    for path in snapshots:
+        path.write_bytes(b"left behind")
     assert (places.home / "sessions" / gone).is_dir()
     run("sessions", "clean", "--dry-run")
     assert (places.home / "sessions" / gone).is_dir(), "only said"
     assert "removed the files of 1 session whose deletion had been cut off" in run("sessions", "clean").err
     assert not (places.home / "sessions" / gone).exists()
     assert not sockets.exists()
+    assert not any(path.exists() for path in snapshots)
     assert (places.home / "sessions" / kept).is_dir()
     assert "removed" not in run("sessions", "clean").err
 
@@ -487,7 +491,7 @@ def test_a_session_in_use_stays(run: Run, places: Places) -> None:
     async def work() -> SessionId:
         async with open_gate(load_setup()) as wired:
             session = await opened(wired, places.workspace)
-            async with wired.house.hold(session):
+            async with wired.registry.hold(session):
                 said = await asyncio.to_thread(run, "sessions", "delete", session, "--yes")
                 assert said.code == 1
                 assert "is in use by process" in said.err

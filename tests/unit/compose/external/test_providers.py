@@ -235,7 +235,10 @@ def test_agents_of_ones_own_and_limits_come_from_the_file() -> None:
     assert (mine.name, dict(mine.providers)) == ("mine", {"openai": "OPENAI_API_KEY"})
     limits = limits_of(config)
     assert (limits.containers, limits.memory, limits.remove_after) == (2, 512 * 1024**2, 300.0)
-    assert Adapters().names == SHIPPED, "the names that need no loading are those that there are"
+
+
+def test_the_names_that_need_no_loading_are_those_of_the_adapters() -> None:
+    assert Adapters().names == SHIPPED, "name the agent in `SHIPPED` (`config/agents.py`), in the order of `Adapters`"
 
 
 @pytest.mark.parametrize(

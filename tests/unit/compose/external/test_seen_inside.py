@@ -19,7 +19,7 @@ class Echo:
         verdict = Verdict(effect=Effect.ALLOW, because=(), reason=f"it is in {HERE}")
         return Answer(call=CallId("c"), verdict=verdict, result=ToolResult(ok=request.tool != "git.status", value=request.arguments))
 
-    async def go_on(self, session: SessionId, call: CallId) -> Answer:
+    async def resume(self, session: SessionId, call: CallId) -> Answer:
         raise NotImplementedError
 
     async def drop(self, session: SessionId, call: CallId, why: str) -> None:

@@ -46,7 +46,7 @@ def test_a_push_tells_its_commit_what_that_says_and_how_many_are_new(repository:
     assert found(repository) == Push("main", tip, first, told)
     assert found(repository, "main") == found(repository)
     git("update-ref", "refs/remotes/origin/main", "HEAD", cwd=repository)
-    assert found(repository).told.endswith("to `main`: `origin` has it already")
+    assert found(repository).summary.endswith("to `main`: `origin` has it already")
 
 
 @pytest.mark.parametrize("words", [("gc", "--quiet"), ("repack", "-adfq", "--window=50"), ("pack-refs", "--all"), ("prune-packed",)])
@@ -56,7 +56,7 @@ def test_commits_and_branches_are_found_packed_as_well(repository: Path, words: 
     loose = found(repository)
     git(*words, cwd=repository)
     assert found(repository) == loose
-    assert "22 commits" in loose.told
+    assert "22 commits" in loose.summary
     assert found(repository, "none").commit is None
 
 
@@ -79,7 +79,7 @@ def test_a_merge_counts_what_only_one_side_has(repository: Path) -> None:
     git("update-ref", "refs/remotes/origin/main", "main", cwd=repository)
     git("merge", "--quiet", "--no-ff", "-m", "joined", "main", cwd=repository)
     git("branch", "-f", "main", "HEAD", cwd=repository)
-    assert ": 2 commits more than" in found(repository, "main").told
+    assert ": 2 commits more than" in found(repository, "main").summary
 
 
 def test_of_a_long_history_no_more_is_counted_than_people_wait_for(repository: Path) -> None:
@@ -89,7 +89,7 @@ def test_of_a_long_history_no_more_is_counted_than_people_wait_for(repository: P
     (repository / "stream").write_text(lines)
     with (repository / "stream").open() as stream:
         git("fast-import", "--quiet", cwd=repository, stdin=stream)
-    assert found(repository, "long").told.endswith("to `long`: more than 100 commits at most; what the remote has is not known")
+    assert found(repository, "long").summary.endswith("to `long`: more than 100 commits at most; what the remote has is not known")
 
 
 def test_a_branch_that_is_not_there_pushes_nothing(repository: Path, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_branch_that_is_not_there_pushes_nothing(repository: Path, tmp_path: P
     git("checkout", "--quiet", "--detach", cwd=repository)
     assert found(repository) == Push(None, None, None, "nothing: no branch is checked out")
     git("init", "--quiet", "--initial-branch=fresh", str(tmp_path / "new"))
-    assert found(Path(os.path.realpath(tmp_path / "new"))).told == "nothing: there is no branch `fresh` yet"
+    assert found(Path(os.path.realpath(tmp_path / "new"))).summary == "nothing: there is no branch `fresh` yet"
     assert find_push(os.path.realpath(tmp_path), "origin", None) is None
 
 
@@ -120,7 +120,7 @@ def test_a_branch_that_stands_for_another_is_that_one(repository: Path) -> None:
 
 def test_what_the_remote_has_counts_only_where_it_is_read_and_pushed_at_one_place(repository: Path) -> None:
     assert found(repository, remote=URL).since is None
-    assert "3 commits at most" in found(repository, remote=URL).told
+    assert "3 commits at most" in found(repository, remote=URL).summary
     git("config", "remote.origin.pushurl", "git@git.example.org:bob/r", cwd=repository)
     assert found(repository).since is None
 
@@ -152,7 +152,7 @@ def lose(where: Path) -> None:
 def test_a_repository_cannot_lie_about_what_a_commit_says(repository: Path, trick: Callable[[Path], None], told: str) -> None:
     tip = at(repository)
     trick(repository)
-    assert found(repository).told.startswith(f"{tip[:12]}{told}")
+    assert found(repository).summary.startswith(f"{tip[:12]}{told}")
 
 
 def test_a_commit_whose_parent_is_no_id_is_not_followed(repository: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_commit_whose_parent_is_no_id_is_not_followed(repository: Path) -> Non
     )
     odd = git("hash-object", "-t", "commit", "-w", "--literally", "odd", cwd=repository).strip()
     (repository / ".git/refs/heads/odd").write_text(f"{odd}\n")
-    assert found(repository, "odd").told == f"{odd[:12]} to `odd`: how many commits that are cannot be told here"
+    assert found(repository, "odd").summary == f"{odd[:12]} to `odd`: how many commits that are cannot be told here"
 
 
 BASE = zlib.compress(b"x" * 1_000)
@@ -196,7 +196,7 @@ def test_a_pack_cannot_lie_about_a_commit(repository: Path, body: bytes, place: 
     counts = b"".join((1 if byte >= int(tip[:2], 16) else 0).to_bytes(4, "big") for byte in range(256))
     entry = bytes.fromhex(tip) + bytes(4) + place.to_bytes(4, "big") + b"\xff" * 8
     where.with_suffix(".idx").write_bytes(b"\xfftOc\x00\x00\x00\x02" + counts + entry)
-    assert found(repository).told.startswith(f"{tip[:12]} to `main`: how many commits that are cannot be told")
+    assert found(repository).summary.startswith(f"{tip[:12]} to `main`: how many commits that are cannot be told")
 
 
 def test_broken_packs_are_no_commits(repository: Path) -> None:
@@ -208,9 +208,9 @@ def test_broken_packs_are_no_commits(repository: Path) -> None:
         pack.chmod(0o600)
         for bad in (b"", whole[:40], whole[:8] + b"\xff" * (len(whole) - 8), bytes(len(whole))):
             pack.write_bytes(bad)
-            assert found(repository).told.startswith(f"{tip[:12]} to `main`: how many commits that are cannot be told")
+            assert found(repository).summary.startswith(f"{tip[:12]} to `main`: how many commits that are cannot be told")
         pack.write_bytes(whole)
-    assert ": 2 commits" in found(repository).told
+    assert ": 2 commits" in found(repository).summary
 
 
 def test_refs_that_cannot_be_read_are_refused(repository: Path) -> None:
@@ -237,3 +237,13 @@ def test_refs_that_cannot_be_read_are_refused(repository: Path) -> None:
     (repository / ".git/config").write_text("[extensions]\n\trefstorage = reftable\n")
     with pytest.raises(Unclear, match="in a table"):
         found(repository)
+
+
+def test_a_repository_whose_objects_are_named_by_sha256_says_so(tmp_path: Path) -> None:
+    where = Path(os.path.realpath(tmp_path)) / "r"
+    git("init", "--quiet", "--initial-branch=main", "--object-format=sha256", str(where))
+    tip = commit(where, "first")
+    push = found(where, remote=URL)
+    assert (len(tip), push.commit) == (64, tip)
+    assert push.summary.startswith(f"{tip[:12]} to `main`: the repository names its objects by SHA-256")
+    assert "SHA-256" in push.unseen

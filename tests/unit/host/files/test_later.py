@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.host import TooMany, find_later, set_aside
+from curtainwall.host import TooMany, find_later, quarantine
 from curtainwall.host.files.later import MAX_FIXED
 
 
@@ -49,14 +49,14 @@ def test_a_link_in_place_of_a_directory_that_may_hold_such_names_is_set_aside(pr
     (project / "plain").mkdir()
     (project / "plain/config.toml").write_text("evil")
     (project / ".cargo").symlink_to("plain")
-    assert str(project / ".cargo") in dict(set_aside(str(project), before, ()))
+    assert str(project / ".cargo") in dict(quarantine(str(project), before, ()))
 
 
 def test_nothing_is_set_aside_when_nothing_came(project: Path) -> None:
     before = find_later(str(project))
     (project / "src/new.py").write_text("x")
     (project / ".git/HEAD").write_text("y")
-    assert set_aside(str(project), before, ()) == ()
+    assert quarantine(str(project), before, ()) == ()
 
 
 def test_what_came_is_renamed_and_never_deleted(project: Path) -> None:
@@ -65,20 +65,20 @@ def test_what_came_is_renamed_and_never_deleted(project: Path) -> None:
     (project / "src/.idea").mkdir()
     (project / "src/.idea/run.xml").write_text("evil")
     (project / ".git/commondir").write_text("../evil")
-    held = dict(set_aside(str(project), before, ()))
+    held = dict(quarantine(str(project), before, ()))
     assert {os.path.relpath(path, project) for path in held} == {"src/.envrc", "src/.idea", ".git/commondir"}
     assert not (project / "src/.envrc").exists()
     assert (project / "src/.envrc.held").read_text() == "evil"
     assert (project / "src/.idea.held/run.xml").exists()
     assert not (project / ".git/commondir").exists()
-    assert set_aside(str(project), before, ()) == ()
+    assert quarantine(str(project), before, ()) == ()
 
 
 def test_a_name_that_is_taken_gets_a_number(project: Path) -> None:
     before = find_later(str(project))
     (project / ".envrc.held").write_text("old")
     (project / ".envrc").write_text("evil")
-    ((_, aside),) = set_aside(str(project), before, ())
+    ((_, aside),) = quarantine(str(project), before, ())
     assert aside == str(project / ".envrc.held2")
     assert (project / ".envrc.held").read_text() == "old"
 
@@ -86,20 +86,20 @@ def test_a_name_that_is_taken_gets_a_number(project: Path) -> None:
 def test_a_change_in_what_no_mount_keeps_is_seen_also_deep_inside(project: Path) -> None:
     before = find_later(str(project))
     (project / ".vscode/tasks.json").write_text("evil")
-    assert [path for path, _ in set_aside(str(project), before, ())] == [str(project / ".vscode")]
+    assert [path for path, _ in quarantine(str(project), before, ())] == [str(project / ".vscode")]
 
 
 def test_what_a_mount_keeps_is_the_users_to_change_meanwhile(project: Path) -> None:
     before = find_later(str(project))
     (project / ".vscode/tasks.json").write_text("the user's")
-    assert set_aside(str(project), before, before.fixed(git_works=False)) == ()
+    assert quarantine(str(project), before, before.fixed(git_works=False)) == ()
 
 
 def test_a_git_directory_that_was_exchanged_is_set_aside(project: Path) -> None:
     before = find_later(str(project))
     (project / ".git").rename(project / "old")
     (project / ".git/hooks").mkdir(parents=True)
-    assert [path for path, _ in set_aside(str(project), before, ())] == [str(project / ".git")]
+    assert [path for path, _ in quarantine(str(project), before, ())] == [str(project / ".git")]
 
 
 def test_a_link_is_kept_by_what_it_leads_to(project: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_link_is_kept_by_what_it_leads_to(project: Path) -> None:
     assert "CLAUDE.md" not in names(before.fixed(git_works=False), project)
     (project / "CLAUDE.md").unlink()
     (project / "CLAUDE.md").symlink_to("src/main.py")
-    assert str(project / "CLAUDE.md") in dict(set_aside(str(project), before, before.fixed(git_works=False)))
+    assert str(project / "CLAUDE.md") in dict(quarantine(str(project), before, before.fixed(git_works=False)))
 
 
 def test_those_nearest_to_the_root_come_first(project: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_project_without_end_is_refused(project: Path) -> None:
 
 HIDING = """
 import os, sys
-from curtainwall.host import find_later, set_aside
+from curtainwall.host import find_later, quarantine
 root = sys.argv[1]
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -140,7 +140,7 @@ for place in (root, f"{root}/sub"):
     open(f"{place}/.envrc", "w").close()
 os.chmod(f"{root}/sub", 0o311)
 os.chmod(root, 0o311)
-print(sorted(os.path.relpath(path, root) for path, aside in set_aside(root, before, ()) if aside))
+print(sorted(os.path.relpath(path, root) for path, aside in quarantine(root, before, ()) if aside))
 """
 
 
@@ -159,4 +159,4 @@ def test_nothing_hides_among_many(project: Path) -> None:
     for number in range(60):
         (project / f"src/{number}").touch()
     (project / "src/.envrc").touch()
-    assert [path for path, _ in set_aside(str(project), before, ())] == [str(project / "src/.envrc")]
+    assert [path for path, _ in quarantine(str(project), before, ())] == [str(project / "src/.envrc")]

@@ -239,7 +239,7 @@ def test_a_call_that_joins_one_that_nobody_waits_for_leaves_it_as_it_is(workspac
             assert kinds(h, session).count("CallDropped") == 1, "the one that joined, and no other"
             [approval] = open_asks(h)
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
-            assert (await gate.go_on(session, parked.call)).result == ToolResult(ok=True, value="done")
+            assert (await gate.resume(session, parked.call)).result == ToolResult(ok=True, value="done")
 
     run(story())
 
@@ -267,7 +267,7 @@ def test_a_yes_to_what_cannot_be_read_any_more_is_kept_for_nothing(workspace: Pa
             link.unlink()
             link.symlink_to(link)
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
-            assert (await gate.go_on(session, parked.call)).verdict.effect is Effect.DENY
+            assert (await gate.resume(session, parked.call)).verdict.effect is Effect.DENY
             link.unlink()
             link.symlink_to("/etc/hostname")
             assert (await gate.request(session, read(link), wait=False)).waiting
@@ -619,9 +619,9 @@ def test_what_was_answered_while_nobody_was_there_is_taken_up(workspace: Path, f
 
     async def go_on(session: SessionId) -> None:
         async with house(store) as h:
-            [done] = await SessionGate(h, tools(far)).take_up(session)
+            [done] = await SessionGate(h, tools(far)).resume_answered(session)
             assert done.result == ToolResult(ok=True, value="done")
-            assert await SessionGate(h, tools(far)).take_up(session) == []
+            assert await SessionGate(h, tools(far)).resume_answered(session) == []
 
     session, approval = run(ask())
     run(answer(session, approval))
@@ -871,7 +871,7 @@ def test_an_answer_that_is_in_the_log_is_taken_up_also_before_the_actor_knows_of
                     break
                 await asyncio.sleep(0)
             assert not answering.done(), "it is in the log, and who wrote it does not know yet"
-            [done] = await gate.take_up(session)
+            [done] = await gate.resume_answered(session)
             assert done.result == ToolResult(ok=True, value="done")
             await answering
 

@@ -48,7 +48,7 @@ class Full:
         verdict = Verdict(effect=Effect.ALLOW, because=(), reason="")
         return Answer(call=CallId("c1"), verdict=verdict, result=ToolResult(ok=True, value="it left"))
 
-    async def go_on(self, session: SessionId, call: CallId) -> Answer:
+    async def resume(self, session: SessionId, call: CallId) -> Answer:
         raise NotImplementedError
 
     async def drop(self, session: SessionId, call: CallId, why: str) -> None:

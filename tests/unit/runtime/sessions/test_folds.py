@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 
 from curtainwall.model import Entry, SessionReady, StreamId
-from curtainwall.runtime.sessions.registry import StateCache
+from curtainwall.runtime.sessions.folds import StateCache
 from curtainwall.session import fold, lift
 from curtainwall.store import MemoryStore
 from tests.support.covers import covers

@@ -72,7 +72,7 @@ def test_what_a_model_call_used_is_written_as_soon_as_the_disk_is_well(tmp_path:
 async def first_heard(journal: SessionJournal, session: SessionId) -> str:
     """Return what somebody hears first who begins to listen now, while a piece of text is said."""
     async with journal.listen(session) as lives:
-        journal.say(session, Live(kind="text", text="a piece"))
+        journal.publish(session, Live(kind="text", text="a piece"))
         async for live in lives:
             return live.text
     raise AssertionError("nothing was heard")
@@ -84,12 +84,12 @@ def test_whoever_begins_to_listen_hears_what_is_tried_again_for_as_long_as_it_is
     async def body() -> None:
         async with house(FailingStore()) as h:
             session, journal = await asking(h, tmp_path)
-            journal.say(session, Live(kind="again", text="first"))
-            journal.say(session, Live(kind="again", text="second"))
+            journal.publish(session, Live(kind="again", text="first"))
+            journal.publish(session, Live(kind="again", text="second"))
             if end == "a reply":
                 await journal.record(session, (responded(h.clock.now()),))
             elif end == "a piece":
-                journal.say(session, Live(kind="text", text="it answers"))
+                journal.publish(session, Live(kind="text", text="it answers"))
             async with asyncio.timeout(10):
                 assert await first_heard(journal, session) == ("second" if end is None else "a piece")
 

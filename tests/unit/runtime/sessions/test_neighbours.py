@@ -123,7 +123,7 @@ def test_whoever_is_written_to_hears_of_it_before_whoever_wrote(tmp_path: Path) 
             async with waiting(here, team), here.hold(team) as there, here.hold(asker) as from_here:
 
                 async def hears() -> None:
-                    await there.grown()
+                    await there.wait_for_growth()
                     order.append("team")
 
                 hearing = asyncio.create_task(hears())

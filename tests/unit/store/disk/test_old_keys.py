@@ -7,7 +7,7 @@ from pathlib import Path
 from curtainwall.model import Batch, Consumed, Outcome, Post
 from curtainwall.store import SqliteStore
 from curtainwall.store.database import connect
-from curtainwall.store.disk.committer import InboxPruner
+from curtainwall.store.disk.pruner import InboxPruner
 from tests.support.covers import covers
 from tests.support.stores import NOON, A, StillClock, batch, message, opened, run
 from tests.support.waiting import eventually

@@ -20,9 +20,9 @@ class Room:
             path.mkdir()
         masker = Masker(b"k")
         self.place = Place(session=SessionId("s"), workspace=Workspace(path=str(self.work), own=True))
-        closers = move_refiners(masker, lambda path, _place: path.startswith(str(self.secret)))
+        refiners = move_refiners(masker, lambda path, _place: path.startswith(str(self.secret)))
         self.tools = NativeTools(
-            Catalogue(NATIVE_TOOLS), home=str(root), masker=masker, runners=filesystem_runners(masker), closers=closers
+            Catalogue(NATIVE_TOOLS), home=str(root), masker=masker, runners=filesystem_runners(masker), refiners=refiners
         )
 
     def prepare(self, source: str | Path, destination: str | Path) -> Prepared:

@@ -349,6 +349,11 @@ def test_a_file_is_described(stage: Stage) -> None:
     assert (told["type"], told["size"], told["permissions"]) == ("file", 3, "-rw-r-----")
 
 
+def test_every_tool_has_a_runner() -> None:
+    tools = {spec.full_name for spec in NATIVE_TOOLS if spec.server == "filesystem"}
+    assert tools == filesystem_runners(Masker(b"k" * 32)).keys(), "a tool without a runner is left out of what agents are offered"
+
+
 def test_the_workspace_is_what_is_free(stage: Stage) -> None:
     assert done(stage, "list_allowed_directories") == [str(stage.workspace)]
 

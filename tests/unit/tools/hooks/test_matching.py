@@ -2,10 +2,20 @@
 
 import pytest
 
+from curtainwall.tools import NATIVE_TOOLS
 from curtainwall.tools.hooks.settings import compile_matcher, tool_names
 from tests.support.covers import covers
 
 WRITE = "filesystem.write_file"
+UNLIKE_CLAUDE = {f"filesystem.{name}" for name in "create_directory delete_file get_file_info list_allowed_directories move_file".split()}
+"""Tools that Claude Code has no counterpart of."""
+
+
+@covers("hooks.matchers")
+def test_a_hook_for_a_tool_of_claude_code_sees_every_tool_that_does_the_same() -> None:
+    tools = {spec.full_name for spec in NATIVE_TOOLS if spec.server in ("filesystem", "shell", "fetch")}
+    nameless = {tool for tool in tools if len(tool_names(tool)) == 2}
+    assert nameless == UNLIKE_CLAUDE, "name Claude Code's tool in `tools/hooks/settings.py`, or list the tool here if it has none"
 
 
 @covers("hooks.matchers")

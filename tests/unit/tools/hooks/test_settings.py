@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from curtainwall.facts import canonical_url
 from curtainwall.model import Broken
 from curtainwall.tools.hooks import EVENTS, CommandHook, HttpHook, read_settings
+from curtainwall.tools.hooks.settings import Hook, Matcher
 from tests.support.covers import covers
 
 GUARD = {"type": "command", "command": "guard"}
@@ -103,3 +105,15 @@ def test_a_name_can_be_read_and_is_another_one_as_soon_as_anything_differs() -> 
     assert name({}, command="$(rm -rf)\n;").isprintable()
     all_of_them = [name({}), name({"matcher": "Bash"}), name({}, timeout=5), name({}, command="/a/guard"), name({}, command="/b/guard")]
     assert len(set(all_of_them)) == 5
+
+
+@covers("hooks.a-name-is-one-hook")
+def test_names_are_those_of_0_1_0_because_rules_and_grants_refer_to_them() -> None:
+    def name(action: CommandHook | HttpHook) -> str:
+        return Hook("PreToolUse", Matcher("Bash"), action, 60.0, "/home/u").name
+
+    assert name(CommandHook("cat > /dev/null")) == "cat-be6008"
+    assert name(CommandHook("/x/y", ("a", "b"), "bash")) == "y-90c1e7"
+    url = canonical_url("https://Example.com:8443/a%20b?q=1#f")
+    assert name(HttpHook(url, (("A", "b $X"),), ("X",))) == "example.com-ce20fe"
+    assert name(HttpHook(canonical_url("http://127.0.0.1/hook"))) == "127.0.0.1-b8dbfe"

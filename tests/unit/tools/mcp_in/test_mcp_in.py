@@ -331,7 +331,7 @@ def test_progress_only_grows_and_keeps_the_tools_words_back() -> None:
     teller.wait()
     teller.wait()
     for step in (0, 1, 1, float("nan"), float("inf"), 3):
-        teller.hear(step, float("inf"), "sk-not-masked")
+        teller.report(step, float("inf"), "sk-not-masked")
     told = [from_json(line)["params"] for line in sent]
     assert [each["progress"] for each in told] == [0.001, 0.002, 1, 3]
     assert {each["progressToken"] for each in told} == {"t"}
@@ -342,5 +342,5 @@ def test_a_tool_that_tells_of_every_byte_is_not_passed_on_for_ever() -> None:
     sent: list[bytes] = []
     teller = ProgressReporter(1, sent.append)
     for step in range(5_000):
-        teller.hear(step, None, None)
+        teller.report(step, None, None)
     assert len(sent) == 1_000

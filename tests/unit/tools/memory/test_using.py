@@ -36,8 +36,8 @@ class Stage:
         self.project = Place(session=SessionId("s1"), workspace=Workspace(path="/srv/project", own=False))
         self.alone = Place(session=SessionId("s2"), workspace=Workspace(path="/srv/own", own=True))
         masker = Masker(b"k" * 32, {"password": "correct horse battery"})
-        runners, closers = memory_runners(self.notebook, masker, self._touched, self._taint), memory_refiners(self.notebook, masker)
-        self.tools = NativeTools(Catalogue(NATIVE_TOOLS), home="/h", masker=masker, runners=runners, closers=closers)
+        runners, refiners = memory_runners(self.notebook, masker, self._touched, self._taint), memory_refiners(self.notebook, masker)
+        self.tools = NativeTools(Catalogue(NATIVE_TOOLS), home="/h", masker=masker, runners=runners, refiners=refiners)
 
     async def _touched(self, session: SessionId) -> tuple[str, tuple[Label, ...]]:
         return "builtin", self.labels

@@ -37,8 +37,8 @@ class Stage:
         self.shelf = SkillIndex(self.own, root / "skills.json")
         self.place = Place(session=SessionId("s1"), workspace=Workspace(path=str(self.project), own=False))
         masker = Masker(b"k" * 32)
-        runners, closers = skill_runners(self.shelf), skill_refiners(self.shelf, masker)
-        self.tools = NativeTools(Catalogue(NATIVE_TOOLS), home="/h", masker=masker, runners=runners, closers=closers)
+        runners, refiners = skill_runners(self.shelf), skill_refiners(self.shelf, masker)
+        self.tools = NativeTools(Catalogue(NATIVE_TOOLS), home="/h", masker=masker, runners=runners, refiners=refiners)
 
     def write(self, root: Path, text: str = TEXT) -> Path:
         folder = root / "ship"

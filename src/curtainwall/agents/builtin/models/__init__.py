@@ -1,6 +1,6 @@
-"""The models that our own agent can talk to, by name: providers, any server that speaks Chat Completions, and two without network.
+"""The models of the built-in agent, by name: providers, any server that speaks Chat Completions, and two that need no network.
 
-What a provider needs is loaded when one is asked for, so that `demo` and scripts start at once.
+A provider's library is loaded on first use, so that `demo` and scripts start at once.
 """
 
 from curtainwall.agents.builtin.models.registry import AUTO, default_model, fault_in_name, find_model

@@ -1,6 +1,6 @@
-"""The provider libraries' models, each on an HTTP client that records what was received and retries nothing itself.
+"""The provider libraries' models, each on an HTTP client that records what was received and does not retry.
 
-The library keeps whatever comes, so a response that has no end, or unpacks without one, is ended here.
+The library keeps everything it receives, so a response that is endless, or unpacks endlessly, is cut off here.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from pydantic_ai.settings import ModelSettings as LibrarySettings
 
 MOST_KEPT: Final = 8 * 1024 * 1024
 MOST_RECEIVED: Final = 64 * 1024 * 1024
-"""How many bytes of an answer are read, unpacked; the longest ones that providers give take half of it."""
+"""How many unpacked bytes of a response are read; the longest ones that providers send take half of it."""
 _MOST_IN_A_LINE: Final = 16 * 1024 * 1024
 _MOST_OF_A_REFUSAL: Final = 1024 * 1024
 _PIECE: Final = 64 * 1024
@@ -29,51 +29,51 @@ _POOL: Final = httpx2.Limits(max_connections=100, max_keepalive_connections=10, 
 
 
 class ResponseRecorder:
-    """The answer to one request as it came."""
+    """The response to one request as it was received."""
 
     def __init__(self) -> None:
         self.status = 0
         self.size = 0
         self.excess = ""
-        """What was too much, where the answer was ended for that."""
+        """Which limit the response exceeded, if it was cut off."""
         self._pieces: list[bytes] = []
 
     def begin(self, response: httpx2.Response) -> None:
-        """Record an answer from its beginning; whatever was recorded before is dropped."""
+        """Start to record a response; drop what was recorded before."""
         self.status, self.size, self._pieces = response.status_code, 0, []
-        # Taken from the library, which would unpack without a bound.
+        # Hidden from the library, which would unpack without a limit.
         encoding = response.headers.pop("content-encoding", "").strip().lower()
         bound = MOST_RECEIVED if response.status_code < _REFUSED else _MOST_OF_A_REFUSAL
         response.stream = _RecordedStream(cast("httpx2.AsyncByteStream", response.stream), self, _Unpacked(encoding), bound)
 
     def take(self, piece: bytes) -> None:
-        """Keep a piece, as far as there is room."""
+        """Record a piece, as far as there is room."""
         room = MOST_KEPT - self.size
         if room > 0:
             self._pieces.append(piece[:room])
         self.size += len(piece)
 
     def ending(self) -> bytes:
-        """Return the last bytes, which say whether the answer came to its end."""
+        """Return the last bytes, which show whether the response is complete."""
         return b"".join(self._pieces[-_LAST_PIECES:])
 
     def recording(self) -> dict[str, JsonValue]:
         """Return what was recorded: the status, the text, and how many bytes did not fit."""
-        told: dict[str, JsonValue] = {"status": self.status, "body": b"".join(self._pieces).decode(errors="replace")}
+        recording: dict[str, JsonValue] = {"status": self.status, "body": b"".join(self._pieces).decode(errors="replace")}
         if self.size > MOST_KEPT:
-            told["left_out"] = self.size - MOST_KEPT
-        return told
+            recording["left_out"] = self.size - MOST_KEPT
+        return recording
 
 
 class _Unpacked:
-    """Plain bytes out of those that came. We ask for plain ones; some servers pack them all the same."""
+    """Unpacks received bytes. We ask for plain ones, but some servers compress them anyway."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
         self._inflate = zlib.decompressobj(wbits=47) if encoding in {"gzip", "x-gzip", "deflate"} else None
 
     def pieces(self, piece: bytes) -> Iterator[bytes]:
-        """Yield what a piece holds, never much at once; raise `httpx2.DecodingError`."""
+        """Yield the unpacked bytes of a piece, never many at once; raise `httpx2.DecodingError`."""
         if self._inflate is None:
             if self._encoding not in {"", "identity"}:
                 raise httpx2.DecodingError("the answer is packed in a way that was not asked for")
@@ -88,7 +88,7 @@ class _Unpacked:
 
 
 class _RecordedStream(httpx2.AsyncByteStream):
-    """A stream of bytes that tells a tape of each, and ends where there are too many."""
+    """A stream of bytes that records each on a tape, and ends if there are too many."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, tape: ResponseRecorder, unpacked: _Unpacked, bound: int) -> None:
         self._stream = stream
@@ -125,12 +125,12 @@ async def _record(response: httpx2.Response) -> None:
 
 
 def timeouts(silence_seconds: float) -> httpx2.Timeout:
-    """Return the time after which a provider that sends no byte is given up."""
+    """Return the time limits for a provider that sends nothing."""
     return httpx2.Timeout(connect=min(_CONNECT_SECONDS, silence_seconds), read=silence_seconds, write=silence_seconds, pool=silence_seconds)
 
 
 def recording_client(silence_seconds: float) -> httpx2.AsyncClient:
-    """Return a client whose answers are recorded; it follows no redirect, since a key would go along."""
+    """Return a client that records responses. It follows no redirects, which would leak the key."""
     return httpx2.AsyncClient(
         timeout=timeouts(silence_seconds),
         limits=_POOL,
@@ -141,7 +141,7 @@ def recording_client(silence_seconds: float) -> httpx2.AsyncClient:
 
 
 Speech = Literal["anthropic", "openai", "chat"]
-"""How a provider is spoken to: Anthropic's Messages, OpenAI's Responses, or Chat Completions."""
+"""The API that a provider speaks: Anthropic's Messages, OpenAI's Responses, or Chat Completions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +155,13 @@ class Upstream:
 
 
 def load_library(speech: Speech) -> None:
-    """Load what a provider needs, prices included; this takes a second or two, and may be done in a thread."""
+    """Load a provider's library, and the prices. This takes a second or two, and may run in a thread."""
     for module in ("genai_prices", "pydantic_ai.models.anthropic" if speech == "anthropic" else "pydantic_ai.models.openai"):
         importlib.import_module(module)
 
 
 def library_model(upstream: Upstream, key: str, client: httpx2.AsyncClient, silence_seconds: float) -> LibraryModel:
-    """Return the library's model for an upstream; only the library that it needs is loaded."""
+    """Return the library's model for an upstream, loading only the library that it needs."""
     _quiet_the_library()
     limit = timeouts(silence_seconds)
     match upstream.speech:
@@ -191,14 +191,14 @@ def library_model(upstream: Upstream, key: str, client: httpx2.AsyncClient, sile
 
 
 def _quiet_the_library() -> None:
-    """Leave out the warnings that are not for the user: we judge counts ourselves, and which model to use is the user's choice."""
+    """Suppress warnings that are not for the user: we check counts ourselves, and the user chooses the model."""
     warnings.filterwarnings("ignore", message="Failed to extract usage", category=Warning)
     warnings.filterwarnings("ignore", message="Pydantic serializer warnings", category=UserWarning)
     warnings.filterwarnings("ignore", message="The model .* is deprecated", category=DeprecationWarning)
 
 
 def library_settings(upstream: Upstream, *, may_run: bool) -> LibrarySettings:
-    """Return the settings of a request: the prompt is cached where that must be asked for, and stored nowhere where that can be."""
+    """Return the settings of a request: cache the prompt where that must be requested, and opt out of storage where possible."""
     settings = LibrarySettings() if may_run else LibrarySettings(tool_choice="none")
     match upstream.speech:
         case "anthropic":

@@ -1,4 +1,4 @@
-"""What went wrong upstream, as the user should hear it: whether it passes, whose key is wrong, what is too long."""
+"""Turns upstream errors into messages for the user: whether it is temporary, which key is wrong, what is too long."""
 
 import ipaddress
 import re
@@ -36,11 +36,11 @@ _TOO_LONG = re.compile(
 _PASSING: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 UPSTREAM = (AgentRunError, UserError, httpx2.HTTPError, httpx2.StreamError)
-"""Everything that a request to a provider may end in."""
+"""Every error that a request to a provider may raise."""
 
 
 class ProviderFaults:
-    """Puts the faults of one provider into words. `hide` takes secrets out of what a provider said."""
+    """Describes the faults of one provider. `hide` removes secrets from a provider's text."""
 
     def __init__(self, name: str, url: str, key_hint: str, hide: Callable[[str], str], silence_seconds: float) -> None:
         self._name = name
@@ -50,7 +50,7 @@ class ProviderFaults:
         self._silence = silence_seconds
 
     def fault(self, error: Exception) -> ModelFault:
-        """Return the fault that an error of the library is."""
+        """Return the fault for an error of the library."""
         match error:
             case ModelTimeoutError() if error.phase in {"connect", "pool"}:
                 return ModelFault("unreachable", f"`{self._name}` cannot be reached: connecting took too long")
@@ -69,15 +69,15 @@ class ProviderFaults:
                 return ModelFault("rejected", f"`{self._name}` cannot be asked this: {self._words(error)}")
 
     def silent(self) -> ModelFault:
-        """Return the fault of a provider that sends nothing any more."""
+        """Return the fault for a provider that stopped sending."""
         return ModelFault("silent", f"`{self._name}` was silent for {self._silence:g} seconds")
 
     def cut(self) -> ModelFault:
-        """Return the fault of an answer that ended in the middle."""
+        """Return the fault for a response that ended early."""
         return ModelFault("unreachable", f"the answer of `{self._name}` ended before it was whole")
 
     def endless(self, excess: str) -> ModelFault:
-        """Return the fault of an answer that was ended because it was too long to be kept."""
+        """Return the fault for a response that was cut off because it was too long."""
         return ModelFault("rejected", f"`{self._name}` does not come to an end: it sent {excess}")
 
     def _of_api(self, error: ModelAPIError) -> ModelFault:
@@ -112,22 +112,22 @@ class ProviderFaults:
         )
 
     def _words(self, error: Exception) -> str:
-        """Return what was said, on one line, short and without secrets."""
+        """Return an error's message on one line, short and without secrets."""
         body = getattr(error, "body", None)
-        said = _message_in(body) or (error.message if isinstance(error, AgentRunError) else str(error)) or type(error).__name__
-        line = " ".join(self._hide(said).split())
+        message = _message_in(body) or (error.message if isinstance(error, AgentRunError) else str(error)) or type(error).__name__
+        line = " ".join(self._hide(message).split())
         return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def _is_refused(error: BaseException | None) -> bool:
-    """Tell whether an error comes from a connection that was refused, however often it was wrapped."""
+    """Tell whether a refused connection caused an error, however deeply it is wrapped."""
     if isinstance(error, BaseExceptionGroup):
         return all(_is_refused(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions)
     return error is not None and (isinstance(error, ConnectionRefusedError) or _is_refused(error.__cause__ or error.__context__))
 
 
 def _is_here(url: str) -> bool:
-    """Tell whether an address is this machine's own."""
+    """Tell whether an address belongs to this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -140,8 +140,8 @@ def _message_in(body: object) -> str:
     for _ in range(3):
         if not isinstance(body, dict):
             break
-        found = cast("dict[str, object]", body)
-        if isinstance(message := found.get("message"), str):
+        fields = cast("dict[str, object]", body)
+        if isinstance(message := fields.get("message"), str):
             return message
-        body = found.get("error")
+        body = fields.get("error")
     return body if isinstance(body, str) else ""

@@ -1,4 +1,4 @@
-"""Models behind a provider's API: text as it comes, the whole reply, what was really sent back, and what it cost."""
+"""Models behind a provider's API: streamed text, the complete reply, the raw response, and the cost."""
 
 import asyncio
 import os
@@ -64,7 +64,7 @@ _TOOL: Final = ToolDefinition(
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """What a provider's model is used with: its key and how to set one, how much fits, what it costs, how long it may be silent."""
+    """The settings of a provider's model: its key and how to set one, its context size, its price, and how long it may be silent."""
 
     key: CredentialSource | None
     key_hint: str
@@ -75,7 +75,7 @@ class ProviderConfig:
 
 @dataclass(frozen=True, slots=True)
 class _ProviderLine:
-    """An open way to the provider, good for one event loop."""
+    """An open connection to the provider, for one event loop."""
 
     loop: asyncio.AbstractEventLoop
     client: httpx2.AsyncClient
@@ -87,7 +87,7 @@ class _ProviderLine:
 
 
 class ProviderModel:
-    """One model of one provider. Its key is read when it is first needed, and shown by nothing here."""
+    """One model of one provider. Its key is read when it is first needed, and never shown."""
 
     def __init__(self, name: str, upstream: Upstream, terms: ProviderConfig, learn: Callable[[str, str], None]) -> None:
         self._name = name
@@ -102,12 +102,12 @@ class ProviderModel:
 
     @property
     def name(self) -> str:
-        """Return the model as the user names it."""
+        """Return the user's name for the model."""
         return self._name
 
     @property
     def context_size(self) -> int:
-        """Return how many tokens fit."""
+        """Return the size of the context in tokens."""
         return self._terms.context_size
 
     async def aclose(self) -> None:
@@ -117,7 +117,7 @@ class ProviderModel:
             await line.client.aclose()
 
     async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
-        """Yield text as it comes and then the whole reply; leaving early closes the connection at once."""
+        """Yield text as it streams in and then the complete reply; leaving early closes the connection at once."""
         line = await self._open()
         tape, words = ResponseRecorder(), _ReplyText()
         speaks = ProviderFaults(self._name, self._upstream.url, self._terms.key_hint, line.masker.mask_text, self._terms.silence_seconds)
@@ -133,7 +133,7 @@ class ProviderModel:
         except UPSTREAM as error:
             fault = speaks.endless(tape.excess) if tape.excess else speaks.fault(error)
             if fault.kind == "key":
-                await self.aclose()  # the next try reads the key anew
+                await self.aclose()  # the next try reads the key again
             raise fault from None
         if not _is_whole(response, tape, self._upstream.speech):
             raise speaks.cut()
@@ -165,12 +165,12 @@ class ProviderModel:
             said = AgentMessage(text=text)
         raw = tape.recording()
         raw["body"] = line.without_key(str(raw["body"]))
-        return ModelReply(said=said, raw=raw, usage=self._usage(prompt, said, response), stop_reason=_stop_reason(response))
+        return ModelReply(message=said, raw=raw, usage=self._usage(prompt, said, response), stop_reason=_stop_reason(response))
 
-    def _usage(self, prompt: Prompt, said: AgentMessage, response: ModelResponse) -> Usage:
+    def _usage(self, prompt: Prompt, reply: AgentMessage, response: ModelResponse) -> Usage:
         used = response.usage
         counts = Counts(used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens)
-        sizes = Sizes(prompt_size(prompt), item_size(said))
+        sizes = Sizes(prompt_size(prompt), item_size(reply))
         return usage_of(counts, sizes, provider=self._upstream.provider, model=self._upstream.model, price=self._terms.price)
 
     async def _open(self) -> _ProviderLine:
@@ -179,7 +179,7 @@ class ProviderModel:
             return self._line
         key = await self._key()
         await asyncio.to_thread(load_library, self._upstream.speech)
-        # Another reply may have opened the line meanwhile; from here on nobody else gets a turn.
+        # Another reply may have opened the connection meanwhile; from here on no other task runs.
         if self._line is None or self._line.loop is not loop:
             client = recording_client(self._terms.silence_seconds)
             model = library_model(self._upstream, key or _NO_KEY, client, self._terms.silence_seconds)
@@ -201,15 +201,15 @@ class ProviderModel:
 
 
 class _ReplyText:
-    """The text of a reply as it comes; what follows another piece of text begins a new paragraph."""
+    """The text of a reply as it streams in; each further part of text begins a new paragraph."""
 
     def __init__(self) -> None:
         self.letters = 0
-        """How many have come, those of programs and thoughts included: the library writes all of a part anew for each piece of it."""
+        """How many pieces have come, including programs and reasoning: the library rewrites a whole part for each piece of it."""
         self._index: int | None = None
 
     def piece(self, event: ModelResponseStreamEvent) -> str:
-        """Return the text that an event brings."""
+        """Return the text in an event."""
         self.letters += _letters_of(event)
         match event:
             case PartStartEvent(index=index, part=TextPart(content=text)):
@@ -238,7 +238,7 @@ def _letters_of(event: ModelResponseStreamEvent) -> int:
 
 
 def _is_whole(response: ModelResponse, tape: ResponseRecorder, speech: Speech) -> bool:
-    """Tell whether a reply came to its end. In Chat Completions the library takes any end for one, so we look ourselves."""
+    """Tell whether a reply is complete. For Chat Completions the library accepts any end, so we check ourselves."""
     if response.state != "complete" or response.finish_reason is None:
         return False
     return speech != "chat" or _CHAT_END.search(tape.ending()) is not None

@@ -17,7 +17,7 @@ _URLS: Final = {"anthropic": "https://api.anthropic.com", "openai": "https://api
 
 
 def default_model(settings: ModelSettings) -> str:
-    """Return the name of the model to use where none is named: of the first provider that has a key, else `demo`."""
+    """Return the name of the default model: that of the first provider with a key, else `demo`."""
     for provider in KEY_VARIABLES:
         if provider in settings.keys:
             return f"{provider}:{DEFAULT_MODELS[provider]}"
@@ -25,7 +25,7 @@ def default_model(settings: ModelSettings) -> str:
 
 
 def find_model(name: str, settings: ModelSettings) -> LanguageModel:
-    """Return the model of that name; raise `NotFound` with the names there are, `Broken` for a script that cannot be played."""
+    """Return the model with this name; raise `NotFound` with the known names, or `Broken` for an invalid script."""
     name = default_model(settings) if name in {"", AUTO} else name
     kind, colon, rest = name.partition(":")
     if name == "demo":
@@ -40,21 +40,21 @@ def find_model(name: str, settings: ModelSettings) -> LanguageModel:
 
 
 def fault_in_name(name: str, settings: ModelSettings) -> str:
-    """Return what is wrong with a name whatever keys there are, or nothing; unlike finding the model, it loads none of them."""
+    """Return what is wrong with a name regardless of keys, or nothing; this loads no model."""
     kind = name.partition(":")[0]
     is_known = name in {"", AUTO, "demo"} or kind == "script" or kind in settings.endpoints or kind in KEY_VARIABLES
     return "" if is_known else _unknown(name, kind, settings)
 
 
 def _demo() -> LanguageModel:
-    # Here and not above: its many forms of words are only for those who use it.
+    # Imported here because only its users need its many texts.
     from curtainwall.agents.builtin.models.demo import DemoModel
 
     return DemoModel()
 
 
 def _script(file: str) -> LanguageModel:
-    # Here and not above, for the same reason.
+    # Imported here for the same reason.
     from curtainwall.agents.builtin.models.script import ScriptModel
 
     if not file:
@@ -63,7 +63,7 @@ def _script(file: str) -> LanguageModel:
 
 
 def _at_provider(provider: str, model: str, settings: ModelSettings) -> LanguageModel:
-    # Here and not above: loading the provider libraries takes about two seconds, which `demo` and scripts need not wait for.
+    # Imported here because the provider libraries take about two seconds to load, and `demo` and scripts do not need them.
     from curtainwall.agents.builtin.models.clients import Upstream
 
     key = settings.keys.get(provider)
@@ -75,7 +75,7 @@ def _at_provider(provider: str, model: str, settings: ModelSettings) -> Language
 
 
 def _at_endpoint(name: str, model: str, endpoint: ModelEndpoint, settings: ModelSettings) -> LanguageModel:
-    # Here and not above, for the same reason.
+    # Imported here for the same reason.
     from curtainwall.agents.builtin.models.clients import Upstream
 
     model = model or endpoint.model
@@ -86,7 +86,7 @@ def _at_endpoint(name: str, model: str, endpoint: ModelEndpoint, settings: Model
 
 
 def _provider_model(upstream: "Upstream", key: "CredentialSource | None", hint: str, settings: ModelSettings) -> LanguageModel:
-    # Here and not above, for the same reason.
+    # Imported here for the same reason.
     from curtainwall.agents.builtin.models.provider import ProviderConfig, ProviderModel
 
     size = settings.context_size or context_size_of(upstream.model, local=upstream.speech == "chat")

@@ -1,4 +1,4 @@
-"""Retries for any model: temporary faults are retried with growing delays, as long as nothing of the reply was shown."""
+"""Retries for any model: temporary faults are retried with growing delays, as long as no part of the reply was shown."""
 
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -13,7 +13,7 @@ _GROWTH: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ModelRetryPolicy:
-    """How often and how long: tries in all, those of a server that is not there, the first wait, the longest one, and all together."""
+    """The limits of retries: all tries, tries of an absent server, the first wait, the longest wait, and the sum of all waits."""
 
     tries: int = 6
     tries_absent: int = 3
@@ -23,7 +23,7 @@ class ModelRetryPolicy:
 
 
 class RetryingModel:
-    """A model that is asked again where that can help. INVARIANT: what was shown is never shown twice."""
+    """A model that is asked again if that can help. INVARIANT: no text is shown twice."""
 
     def __init__(
         self,
@@ -43,16 +43,16 @@ class RetryingModel:
 
     @property
     def name(self) -> str:
-        """Return the model as the user names it."""
+        """Return the user's name for the model."""
         return self._model.name
 
     @property
     def context_size(self) -> int:
-        """Return how many tokens fit."""
+        """Return the size of the context in tokens."""
         return self._model.context_size
 
     async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelRetry | ModelReply]:
-        """Yield what the model replies, and that it is asked again; a fault that passes is raised once patience ends, or text was shown."""
+        """Yield the model's reply and each retry; raise a temporary fault once patience runs out or text was shown."""
         waited = 0.0
         for attempt in range(1, self._patience.tries + 1):
             shown = False
@@ -73,7 +73,7 @@ class RetryingModel:
             await self._sleep(seconds)
 
     def _wait(self, attempt: int, fault: ModelFault) -> float:
-        """Return how long to wait: as long as the provider says, otherwise longer each time, and never all at the same moment."""
+        """Return how long to wait: as long as the provider says, otherwise longer each time, with jitter."""
         if fault.retry_after is not None and fault.retry_after >= 0:
             return fault.retry_after + self._chance() * self._patience.first
         grown = min(self._patience.longest, self._patience.first * _GROWTH ** (attempt - 1))

@@ -1,4 +1,4 @@
-"""Replies from a file, one JSON object per line, played in order; what was played is known by the number of replies alone."""
+"""A model that plays replies from a file, one JSON object per line; the number of replies so far selects the line."""
 
 import json
 import re
@@ -31,7 +31,7 @@ class ScriptLine:
 
 
 class ScriptModel:
-    """Plays a script. It costs nothing, and it needs no network."""
+    """Plays a script. It costs nothing and needs no network."""
 
     def __init__(self, name: str, lines: tuple[ScriptLine, ...]) -> None:
         self._name = name
@@ -47,23 +47,23 @@ class ScriptModel:
 
     @property
     def name(self) -> str:
-        """Return the model as the user names it."""
+        """Return the user's name for the model."""
         return self._name
 
     @property
     def context_size(self) -> int:
-        """Return how many tokens fit."""
+        """Return the size of the context in tokens."""
         return CONTEXT_SIZE
 
     async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
-        """Yield the line whose turn it is; a request for a summary takes no line."""
+        """Yield the next line; a request for a summary uses none."""
         line = self._line_for(prompt)
         for piece in text_pieces(line.text):
             yield Delta(piece)
         programs = () if line.code is None else (Program(id=f"script-{prompt.replies + 1}", code=line.code),)
-        said = AgentMessage(text=line.text, programs=programs)
+        message = AgentMessage(text=line.text, programs=programs)
         raw: JsonValue = {"line": prompt.replies + 1, "text": line.text, "code": line.code}
-        yield ModelReply(said=said, raw=raw, usage=free_usage(prompt, said), stop_reason="tool_use" if programs else "end_turn")
+        yield ModelReply(message=message, raw=raw, usage=free_usage(prompt, message), stop_reason="tool_use" if programs else "end_turn")
 
     def _line_for(self, prompt: Prompt) -> ScriptLine:
         if not prompt.may_run:
@@ -88,33 +88,33 @@ def read_lines(file: Path) -> tuple[ScriptLine, ...]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise Broken(f"the script `{file}` is not UTF-8 text") from None
-    # Only the line feed ends a line: JSON text may hold other separators.
+    # Only a line feed ends a line: JSON text may contain other separators.
     return tuple(_parsed(line, f"`{file}`, line {number}") for number, line in enumerate(text.split("\n"), 1) if not _BLANK.fullmatch(line))
 
 
 def _parsed(text: str, where: str) -> ScriptLine:
     try:
-        found = cast("JsonValue", json.loads(text, parse_constant=_no_number))
+        line = cast("JsonValue", json.loads(text, parse_constant=_no_number))
     except (ValueError, RecursionError) as fault:
         raise Broken(f"{where}: this is no JSON object; write {_FORMS} ({_why(fault)})") from None
-    if not isinstance(found, dict):
+    if not isinstance(line, dict):
         raise Broken(f"{where}: a line is an object; write {_FORMS}")
-    unknown = sorted(found.keys() - _KEYS)
+    unknown = sorted(line.keys() - _KEYS)
     if unknown:
         raise Broken(f"{where}: there is no key `{unknown[0]}`; write {_FORMS}")
-    if not found.keys() & {"text", "code", "tool"}:
+    if not line.keys() & {"text", "code", "tool"}:
         raise Broken(f"{where}: the line says nothing; write {_FORMS}")
-    if "code" in found and "tool" in found:
+    if "code" in line and "tool" in line:
         raise Broken(f"{where}: write `code` or `tool`, not both")
     for key in ("text", "code", "tool"):
-        if key in found and not isinstance(found[key], str):
+        if key in line and not isinstance(line[key], str):
             raise Broken(f"{where}: `{key}` must be a string")
-    said = cast("str", found.get("text", ""))
-    if "tool" in found:
-        return ScriptLine(said, _tool_program(found, where))
-    if "arguments" in found:
+    reply = cast("str", line.get("text", ""))
+    if "tool" in line:
+        return ScriptLine(reply, _tool_program(line, where))
+    if "arguments" in line:
         raise Broken(f"{where}: `arguments` belong to a `tool`, and there is none")
-    return ScriptLine(said, cast("str | None", found.get("code")))
+    return ScriptLine(reply, cast("str | None", line.get("code")))
 
 
 def _tool_program(line: dict[str, JsonValue], where: str) -> str:

@@ -1,4 +1,4 @@
-"""What a user may set about models (keys, addresses, sizes, prices), and how much fits into each; key values are never held here."""
+"""A user's model settings (keys, addresses, sizes, prices), and the context size of each model. Key values are never held here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,17 +8,17 @@ from typing import Final
 from curtainwall.host import CredentialSource, FromEnvironment
 
 KEY_VARIABLES: Final = MappingProxyType({"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"})
-"""Where the key of each provider is looked for, in the order in which one becomes the default."""
+"""The environment variables for each provider's key; the first provider with a key becomes the default."""
 
 DEFAULT_MODELS: Final = MappingProxyType({"anthropic": "claude-sonnet-5", "openai": "gpt-5.5"})
-"""The model of each provider where none is named."""
+"""The default model of each provider."""
 
 SILENCE_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a million tokens cost, in dollars; read from a cache they cost `cached`, or as much as others."""
+    """The price of a million tokens in dollars; tokens read from a cache cost `cached`, or as much as others."""
 
     input: float
     output: float
@@ -36,7 +36,7 @@ class ModelEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """Everything that finding a model needs. Whoever masks learns a key, by `learn`, before it is used.
+    """Everything needed to find a model. `learn` tells the masker a key before the key is used.
 
     `keys` and `urls` are by provider (`anthropic`, `openai`), `endpoints` by the name a user gave, the rest holds for every model.
     """
@@ -60,7 +60,7 @@ def keys_in(environ: Mapping[str, str]) -> dict[str, CredentialSource]:
 DEFAULT_SIZE: Final = 128_000
 DEFAULT_LOCAL_SIZE: Final = 32_000
 
-# The longest beginning counts.
+# The longest matching prefix counts.
 _SIZES: Final = {
     "claude-": 200_000,
     "claude-fable-": 1_000_000,
@@ -96,9 +96,9 @@ _SIZES: Final = {
 
 
 def context_size_of(model: str, *, local: bool = False) -> int:
-    """Return how many tokens fit; for a model that nobody knows, a size that is rather too small than too big."""
+    """Return a model's context size in tokens; for an unknown model, a size that is rather too small than too big."""
     name = model.rpartition("/")[2].lower()
-    known = max((start for start in _SIZES if name.startswith(start)), key=len, default=None)
-    if known is not None:
-        return _SIZES[known]
+    prefix = max((start for start in _SIZES if name.startswith(start)), key=len, default=None)
+    if prefix is not None:
+        return _SIZES[prefix]
     return DEFAULT_LOCAL_SIZE if local else DEFAULT_SIZE

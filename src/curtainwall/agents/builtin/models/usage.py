@@ -1,4 +1,4 @@
-"""What a reply used and cost: the provider's counts where they can be true, an estimate otherwise."""
+"""The usage and cost of a reply: the provider's counts if they are plausible, an estimate otherwise."""
 
 import math
 import re
@@ -15,7 +15,7 @@ _PIECE = re.compile(r".{1,48}(?:\s+|$)|\S{1,48}|\s+", re.DOTALL)
 
 
 def estimated_tokens(characters: int) -> int:
-    """Return about how many tokens so many characters are."""
+    """Return an estimate of the tokens in a number of characters."""
     return -(-characters // CHARACTERS_PER_TOKEN)
 
 
@@ -35,23 +35,23 @@ def prompt_size(prompt: Prompt) -> int:
     return len(prompt.system) + sum(map(item_size, prompt.items))
 
 
-def free_usage(prompt: Prompt, said: AgentMessage) -> Usage:
-    """Return what a reply used that no provider made: its tokens are a guess, and it costs nothing for sure."""
+def free_usage(prompt: Prompt, reply: AgentMessage) -> Usage:
+    """Return the usage of a reply that no provider made: its tokens are estimated, and it certainly costs nothing."""
     return Usage(
         input_tokens=estimated_tokens(prompt_size(prompt)),
-        output_tokens=estimated_tokens(item_size(said)),
+        output_tokens=estimated_tokens(item_size(reply)),
         tokens_basis=Basis.ESTIMATED,
         dollars_basis=Basis.MEASURED,
     )
 
 
 def text_pieces(text: str) -> Iterator[str]:
-    """Yield a text in short pieces that end between words; together they are the text."""
-    return (found.group() for found in _PIECE.finditer(text))
+    """Yield a text in short pieces that end between words."""
+    return (match.group() for match in _PIECE.finditer(text))
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text with its middle left out, and said so, where it is longer than `most`."""
+    """Return a text; if it is longer than `most`, replace its middle with a note."""
     if len(text) <= most:
         return text
     half = max(1, most // 2)
@@ -76,7 +76,7 @@ def plain_account(items: Sequence[ConversationItem], most: int = 6_000) -> str:
     return shortened("\n".join(lines), most)
 
 
-# A character is at most a few tokens; a request brings the tool and some framing along, a reply what was thought and not shown.
+# A character is at most a few tokens. A request also contains the tool and some framing, a reply also hidden reasoning.
 _TOKENS_PER_CHARACTER: Final = 4
 _HIDDEN_INPUT: Final = 20_000
 _HIDDEN_OUTPUT: Final = 200_000
@@ -86,7 +86,7 @@ _MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Tokens as a provider reported them: read and written, and how many of those read came from or went into a cache."""
+    """Tokens as a provider reported them: read and written, and of those read, how many came from or went into a cache."""
 
     input: object = None
     output: object = None
@@ -96,7 +96,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many characters went in and came out, as far as we saw."""
+    """How many characters we saw going in and coming out."""
 
     input: int
     output: int
@@ -113,7 +113,7 @@ class Tokens:
 
 
 def usage_of(counts: Counts, sizes: Sizes, *, provider: str, model: str, price: Price | None) -> Usage:
-    """Return the usage of one reply; where a count cannot be true, both are estimated, and dollars follow the tokens."""
+    """Return the usage of one reply. If a count is implausible, both are estimated, and the cost follows from them."""
     read = _believable(counts.input, sizes.input, _HIDDEN_INPUT)
     written = _believable(counts.output, sizes.output, _HIDDEN_OUTPUT)
     if read is None or written is None:
@@ -136,13 +136,13 @@ def usage_of(counts: Counts, sizes: Sizes, *, provider: str, model: str, price: 
 
 
 def dollars_of(tokens: Tokens, *, provider: str, model: str, price: Price | None) -> float | None:
-    """Return what tokens cost, by the user's own price or by the list; None where nobody knows."""
+    """Return the cost of tokens by the user's price or the price list; None if unknown."""
     dollars = _own_dollars(tokens, price) if price else _list_dollars(tokens, provider, model)
     return dollars if dollars is not None and math.isfinite(dollars) and dollars >= 0 else None
 
 
 def _count(value: object) -> int | None:
-    """Return a count that is one: a whole number, not below nothing."""
+    """Return a valid count: a whole number that is not negative."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if math.isfinite(value) and value >= 0 and value == int(value) else None
@@ -151,7 +151,7 @@ def _count(value: object) -> int | None:
 def _believable(value: object, characters: int, hidden: int) -> int | None:
     count = _count(value)
     if not count:
-        # A reply without a single character may have cost nothing; a request never did.
+        # A reply without a single character may have cost nothing; a request always costs something.
         return 0 if count == 0 and characters == 0 else None
     return count if characters // _FEWEST <= count <= _TOKENS_PER_CHARACTER * characters + hidden else None
 

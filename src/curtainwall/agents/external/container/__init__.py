@@ -1,4 +1,4 @@
-"""Foreign agents in containers without a network: adapters, images, the engine, and the agent that keeps them."""
+"""External agents in containers without a network: adapters, images, the engine, and the agent that runs them."""
 
 from curtainwall.agents.external.container.adapters import Adapter, Adapters, PlainAgent
 from curtainwall.agents.external.container.agent import ContainerAgent

@@ -32,13 +32,13 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def enter_beside(context: AbstractAsyncContextManager[T]) -> AsyncGenerator[Callable[[], Awaitable[T]]]:
-    """Enter a context in a task of its own and give what waits for it, or raises why it could not be entered; leave it with this one."""
+    """Enter a context in another task, and yield a function that waits for it or raises its error; leave both contexts together."""
     entered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     leave = asyncio.Event()
 
     async def hold() -> None:
-        async with context as given:
-            entered.set_result(given)
+        async with context as value:
+            entered.set_result(value)
             await leave.wait()
 
     holding = asyncio.create_task(hold())
@@ -60,28 +60,28 @@ async def enter_beside(context: AbstractAsyncContextManager[T]) -> AsyncGenerato
 
 
 class ContainerAgent:
-    """Foreign agents, for any number of sessions. What is held in memory is only there to be quick; the log knows it all."""
+    """Runs external agents for any number of sessions. Memory is only a cache; the log holds everything."""
 
     def __init__(self, around: ContainerPorts) -> None:
         self._around = around
-        self._known: dict[SessionId, ExternalHistory] = {}
+        self._histories: dict[SessionId, ExternalHistory] = {}
         self._wards: dict[SessionId, RightsWatch] = {}
 
     async def work(self, at: TurnAt) -> TurnResult:
-        """Work on the turn until it is done, or has to wait; where a stricter mode takes the container away, go on in another."""
+        """Work on the turn until it is done or has to wait; if a stricter mode revokes the container, continue in another."""
         while (result := await self._work(at)) is None:
             pass
         return result
 
     async def _work(self, at: TurnAt) -> TurnResult | None:
-        """Work in one container; None where it was taken away."""
+        """Work in one container; return None if it was revoked."""
         granted = self._synced(at.session).asks.granted_in(at.turn)
         for call in granted:
             await self._around.gate.drop(at.session, call, "the agent was gone when the answer came")
         past = self._synced(at.session)
         waits_for = past.asks.open_in(at.turn)
         if waits_for and not granted and not past.asks.refusals:
-            # Whoever asked is gone, and nothing was answered since: all that the agent could do is ask again.
+            # The program that asked is gone and nothing was answered since: the agent could only ask again.
             return TurnResult(status=TurnStatus.WAITING, waits_for=waits_for)
         assert past.workspace is not None
         around, adapter = self._around, self._around.adapters.find(past.agent)
@@ -92,13 +92,13 @@ class ContainerAgent:
             ward = await self._ward(at.session, past, guard.folders)
             result = await self._within(ward, self._worked(at, past, adapter, guard, ward, telling))
         if result is None:
-            await telling.note(_taken(ward))
+            await telling.note(_revocation_note(ward))
         await self._tell(guard, telling)
         self._synced(at.session)
         return result
 
     async def _tell(self, guard: GuardedFolders, telling: LiveText) -> None:
-        """Say what there is to say of a project that was looked through, and keep what was set aside, so that it can be put back."""
+        """Show the notes about a watched project, and record what was set aside, so that it can be restored."""
         for note in guard.notes:
             await telling.note(note)
         if guard.held:
@@ -108,7 +108,7 @@ class ContainerAgent:
         guard.held.clear()
 
     async def _ward(self, session: SessionId, past: ExternalHistory, folders: ContainerFolders) -> RightsWatch:
-        """Begin to watch that the session's mode allows what its container will be able to do."""
+        """Start to watch that the session's mode allows what its container can do."""
         around, workspace = self._around, past.workspace
         assert workspace is not None
         if (before := self._wards.pop(session, None)) is not None:
@@ -119,7 +119,7 @@ class ContainerAgent:
         return ward
 
     async def _within(self, ward: RightsWatch, work: Coroutine[None, None, TurnResult]) -> TurnResult | None:
-        """Return what came of work that the mode allows; None where a stricter one ended it, whatever it looked like to the agent."""
+        """Return the result of the work; None if a stricter mode ended it, however that looked to the agent."""
         result = None
         try:
             async with asyncio.timeout(None) as ward.work:
@@ -129,7 +129,7 @@ class ContainerAgent:
                 raise
         finally:
             ward.is_at_work, ward.work = False, None
-            # INVARIANT: nobody looks through a project while the container that was taken away may still change it.
+            # INVARIANT: nobody examines a project while the revoked container may still change it.
             await asyncio.shield(ward.settled())
         has_ended = result is not None and result.status in (TurnStatus.DONE, TurnStatus.WAITING)
         return result if ward.taken_by is None or has_ended else None
@@ -142,7 +142,7 @@ class ContainerAgent:
         user, group, lent = await asyncio.to_thread(self._prepared, adapter.name, folders, past.workspace)
         wish = ContainerRequest(at.session, adapter.name, around.image_of(adapter.name), folders, user, group, lent)
         async with (
-            # The container takes longest; it starts while the ways out of it are made.
+            # The container takes longest, so it starts while its sockets are opened.
             enter_beside(around.fleet.borrow(wish, telling.does)) as container,
             around.outside.open(at, folders.run, user, tuple(adapter.providers)) as reach,
         ):
@@ -153,33 +153,33 @@ class ContainerAgent:
                     await telling.note(held.note)
                     held.note = ""
                 if ward.taken_by is not None:
-                    # It was not there yet when it should have been taken away.
+                    # It did not exist yet when it should have been revoked.
                     await asyncio.shield(around.fleet.drop(at.session))
                     raise ContainerGone("the mode allows less than the container that was made for it")
                 return await turn.work()
             finally:
                 if guard.is_watched:
-                    # Whatever the agent left running must not go on in the project when nobody looks any more.
+                    # What the agent left running must not change the project once nobody watches.
                     await asyncio.shield(around.fleet.drop(at.session))
 
     def _prepared(self, agent: str, folders: ContainerFolders, workspace: Workspace) -> tuple[int, int, tuple[LentProgram, ...]]:
-        """Return who the agent is, and what it is lent, after making its directories."""
+        """Return the agent's user, group and extra mounts, after preparing its directories."""
         user, group = settle_owner(folders)
         lent = (*sealed_mounts(agent, folders), *skill_mounts(agent, self._around.skills_of(workspace)))
         return user, group, (*self._around.programs_of(agent), *mountable(folders, lent, user, group))
 
     async def compact(self, session: SessionId, instructions: str) -> None:
-        """Record why not: a foreign agent keeps its own history."""
+        """Record why this is skipped: an external agent keeps its own history."""
         del instructions
         why = f"{self._synced(session).agent} keeps its own conversation, and shortens it by itself"
         await self._around.journal.record(session, (CompactionSkipped(at=self._around.clock.now(), why=why),))
 
     def forget(self, session: SessionId) -> None:
-        """Let go of what is held in memory for a session; its container rests, and goes by itself."""
-        self._known.pop(session, None)
+        """Discard what is held in memory for a session; its container is removed once it has been idle long enough."""
+        self._histories.pop(session, None)
 
     async def wake(self, session: SessionId) -> str:
-        """Start nothing, and say so: a project is looked through when a turn begins, and only then may a container start in it."""
+        """Start nothing, and say so: a container may start only after its project was examined, when a turn begins."""
         fleet = self._around.fleet
         if fleet.has(session):
             try:
@@ -190,11 +190,11 @@ class ContainerAgent:
         return f"the container of {self._synced(session).agent} starts with the next message"
 
     async def sleep(self, session: SessionId) -> None:
-        """Remove a session's container, unless it is at work; the next message makes another."""
+        """Remove a session's container unless it is busy; the next message creates another."""
         await self._around.fleet.let_go(session)
 
     def last_words(self, session: SessionId) -> str:
-        """Return what the agent said last."""
+        """Return the agent's last reply."""
         return self._synced(session).last_words()
 
     async def close(self) -> None:
@@ -204,7 +204,7 @@ class ContainerAgent:
         await self._around.fleet.close()
 
     def _synced(self, session: SessionId) -> ExternalHistory:
-        past = self._known.setdefault(session, ExternalHistory(EXTENSION, self._around.journal.load))
+        past = self._histories.setdefault(session, ExternalHistory(EXTENSION, self._around.journal.load))
         for recorded in self._around.feed.read(session_stream(session), past.cursor):
             past.take(recorded.event)
             past.cursor = recorded.seq
@@ -217,8 +217,8 @@ def _masked(file: HeldFile, telling: LiveText) -> HeldFile:
     return file.model_copy(update={"path": telling.masked(file.path), "aside": telling.masked(file.aside) if file.aside else None})
 
 
-def _taken(ward: RightsWatch) -> str:
-    """Say what became of a container that could do more than its session's mode allows."""
+def _revocation_note(ward: RightsWatch) -> str:
+    """Describe what happened to a container that could do more than its session's mode allows."""
     now = f"the mode is `{ward.taken_by}` now"
     if ward.fault:
         return f"{now}, but the container could not be ended, so that what runs in it keeps the rights that it had: {ward.fault}"

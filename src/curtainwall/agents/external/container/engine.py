@@ -1,4 +1,4 @@
-"""The Docker engine, as far as we use it: containers, what runs in them, and images. Its errors come out in our words."""
+"""A client for what we use of the Docker engine: containers, programs in them, and images. It translates Docker's errors into ours."""
 
 import asyncio
 import json
@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Literal, cast
 
-from aiodocker import Docker, DockerError
-from aiodocker.containers import DockerContainer
-from aiodocker.images import DockerImages
 from pydantic import JsonValue
 
 from curtainwall.agents.external.container.owners import HOUSE, OWNER, SESSION, ContainerOwner
 from curtainwall.agents.external.container.spec import ContainerGone, EngineMissing, ImageMissing
+from curtainwall.host.extras import extra
 from curtainwall.model import SessionId, TryLater
+
+with extra("docker"):
+    from aiodocker import Docker, DockerError
+    from aiodocker.containers import DockerContainer
+    from aiodocker.images import DockerImages
 
 _DEFAULT: Final = "unix:///var/run/docker.sock"
 _UNREACHABLE: Final = 900
@@ -35,7 +38,7 @@ Stream = Literal["out", "err"]
 
 @dataclass(frozen=True, slots=True)
 class ListedContainer:
-    """A container of ours, as the engine lists it."""
+    """One of our containers, as the engine lists it."""
 
     id: str
     session: SessionId
@@ -47,28 +50,28 @@ class ListedContainer:
 
 @dataclass(frozen=True, slots=True)
 class ContainerExec:
-    """A program inside a container, and what it writes."""
+    """A program inside a container, and its output."""
 
     id: str
     read: Callable[[], Awaitable[tuple[Stream, bytes] | None]]
-    """Returns what it writes next, or None at the end."""
+    """Returns the next output, or None at the end."""
 
 
 class Engine:
-    """One engine. Only sockets of this machine will do, because the mounts are directories of this machine."""
+    """One engine. It must be on this machine, because the mounts are directories of this machine."""
 
     def __init__(self, address: str | None = None) -> None:
         self._address = address or os.environ.get("DOCKER_HOST") or _DEFAULT
         self._docker: Docker | None = None
 
     async def close(self) -> None:
-        """Let go of the connection; calling it twice is harmless."""
+        """Close the connection; calling it twice is harmless."""
         docker, self._docker = self._docker, None
         if docker is not None:
             await docker.close()
 
     async def check(self, image: str, free: int, *places: Path) -> None:
-        """See that an agent could start: the engine answers, the image is there, no disk is full."""
+        """Check that an agent can start: the engine answers, the image exists, no disk is full."""
         about = await self.about()
         with self._in_our_words():
             try:
@@ -80,7 +83,7 @@ class Engine:
         require_free_space(free, Path(str(about.get("DockerRootDir", "/"))), *places)
 
     async def about(self) -> Mapping[str, JsonValue]:
-        """Return what the engine tells of itself; raise `EngineMissing`."""
+        """Return the engine's description of itself; raise `EngineMissing`."""
         if not self._address.startswith("unix://"):
             raise EngineMissing(
                 f"the Docker engine at `{self._address}` is not on this machine; unset DOCKER_HOST or name a `unix://` socket"
@@ -96,31 +99,31 @@ class Engine:
         return sorted((_listed_container(each) for each in listed), key=lambda each: (each.created, each.id))
 
     async def create(self, config: Mapping[str, JsonValue]) -> str:
-        """Make a container that does not run yet and return its id."""
+        """Create a container without starting it, and return its id."""
         with self._in_our_words():
-            made = await self._open().containers.create(cast("Any", dict(config)))
-        return made.id
+            container = await self._open().containers.create(cast("Any", dict(config)))
+        return container.id
 
     async def start(self, container: str) -> None:
-        """Let a container run."""
+        """Start a container."""
         with self._in_our_words():
             await self._at(container).start()  # pyright: ignore[reportUnknownMemberType] - the library leaves this untyped
 
     async def state(self, container: str) -> Mapping[str, JsonValue]:
-        """Return what the engine says of a container's state; empty where there is none."""
+        """Return the state of a container; empty if there is no such container."""
         with self._in_our_words():
             try:
-                shown = await _shown(self._at(container))
+                description = await _shown(self._at(container))
             except DockerError as fault:
                 if fault.status == _NOT_FOUND:
                     return {}
                 raise
-        return cast("Mapping[str, JsonValue]", shown["State"])
+        return cast("Mapping[str, JsonValue]", description["State"])
 
     async def pause(self, container: str) -> None:
-        """Freeze everything in a container; one that is frozen or gone already is left alone.
+        """Freeze everything in a container; ignore one that is already frozen or gone.
 
-        Who is cancelled meanwhile waits for the engine all the same: a container that freezes later, while others use it, never thaws.
+        A cancelled caller still waits for the engine: a container that froze later, while others use it, would never thaw.
         """
         with self._in_our_words(_CONFLICT, _NOT_FOUND, 500):
             freezing = asyncio.ensure_future(self._at(container).pause())
@@ -131,21 +134,21 @@ class Engine:
                 raise
 
     async def resume(self, container: str) -> None:
-        """Let a frozen container go on; one that runs or is gone is left alone."""
+        """Unfreeze a container; ignore one that runs or is gone."""
         with self._in_our_words(_CONFLICT, _NOT_FOUND, 500):
             await self._at(container).unpause()
 
     async def kill(self, container: str) -> None:
         """End everything in a container at once."""
-        # A frozen process does not even die.
+        # A frozen process cannot be killed.
         await self.resume(container)
         with self._in_our_words(_CONFLICT, _NOT_FOUND):
             await self._at(container).kill()
 
     async def remove(self, container: str) -> None:
-        """End and remove a container; one that is gone is left alone, and one that somebody else removes is waited for.
+        """End and remove a container; ignore one that is gone, and wait for one that is already being removed.
 
-        One that is frozen is killed as it is, rather than let go on before: the rest ends with its first process.
+        A frozen one is killed without unfreezing it: the rest ends with its first process.
         """
         with self._in_our_words(_CONFLICT, _NOT_FOUND, 500):
             await self._at(container).kill(signal="SIGKILL")
@@ -159,7 +162,7 @@ class Engine:
 
     async def _wait_until_gone(self, container: str) -> None:
         until = time.monotonic() + _GOING
-        while await self.state(container) and time.monotonic() < until:  # noqa: ASYNC110 - the engine tells nobody
+        while await self.state(container) and time.monotonic() < until:  # noqa: ASYNC110 - the engine sends no signal
             await asyncio.sleep(_LOOK_AGAIN)
 
     @asynccontextmanager
@@ -168,13 +171,13 @@ class Engine:
     ) -> AsyncGenerator[ContainerExec]:
         """Run a program inside a container, as the container's user or as a root without capabilities.
 
-        Leaving the context lets go of its output; it does not end the program.
+        Leaving the context closes its output but does not end the program.
         """
         with self._in_our_words():
-            made = await self._at(container).exec(
+            program = await self._at(container).exec(
                 list(command), stdout=True, stderr=True, environment=dict(environment), user="0:0" if as_root else ""
             )
-            stream = made.start(detach=False)
+            stream = program.start(detach=False)
             await stream.__aenter__()
 
         async def read() -> tuple[Stream, bytes] | None:
@@ -183,25 +186,25 @@ class Engine:
             return None if piece is None else (("out" if piece.stream == 1 else "err"), piece.data)
 
         try:
-            yield ContainerExec(made.id, read)
+            yield ContainerExec(program.id, read)
         finally:
             await stream.close()
 
     async def exit_code(self, program: str) -> int | None:
-        """Return how a program inside a container ended, or None while it runs."""
+        """Return the exit code of a program inside a container, or None while it runs."""
         with self._in_our_words():
-            told = await self._open().containers.exec(program).inspect()
-        code = told.get("ExitCode")
-        return code if isinstance(code, int) and not told.get("Running") else None
+            status = await self._open().containers.exec(program).inspect()
+        code = status.get("ExitCode")
+        return code if isinstance(code, int) and not status.get("Running") else None
 
     async def ran_out_of_memory(self, container: str, since: float) -> bool:
-        """Tell whether the kernel ended a program of a container since a time, because the container had no memory left."""
+        """Tell whether the kernel has killed a program in a container since a time because its memory was used up."""
         filters = json.dumps({"container": [container], "event": ["oom"]})
         with self._in_our_words():
             return bool(await _events(self._open(), {"since": f"{since:.6f}", "until": f"{time.time():.6f}", "filters": filters}))
 
     async def has_image(self, image: str) -> bool:
-        """Tell whether there is such an image."""
+        """Tell whether an image exists."""
         with self._in_our_words():
             try:
                 await self._open().images.inspect(image)
@@ -212,14 +215,14 @@ class Engine:
         return True
 
     async def build(self, context: IO[bytes], image: str, arguments: Mapping[str, str], network: str | None = None) -> AsyncIterator[str]:
-        """Build an image from a packed context and tell each line of the engine's progress; raise `TryLater` where a step fails."""
+        """Build an image from a packed context and yield the engine's progress lines; raise `TryLater` if a step fails."""
         with self._in_our_words():
             docker = _InNetwork(self._open(), network) if network else self._open().images
             lines = docker.build(fileobj=context, encoding="identity", tag=image, buildargs=dict(arguments), forcerm=True, stream=True)
             async for line in lines:
-                for told in _COLOUR.sub("", str(line.get("stream") or line.get("status") or "")).splitlines():
-                    if told.strip():
-                        yield told.strip()
+                for text in _COLOUR.sub("", str(line.get("stream") or line.get("status") or "")).splitlines():
+                    if text.strip():
+                        yield text.strip()
 
     def _open(self) -> Docker:
         if self._docker is None:
@@ -252,7 +255,7 @@ class Engine:
 
 
 class _InNetwork(DockerImages):
-    """Builds in one of the engine's networks, for which the library has no word of its own."""
+    """Builds in one of the engine's networks, which the library has no parameter for."""
 
     def __init__(self, docker: Docker, network: str) -> None:
         super().__init__(cast("Docker", _Adding(docker, {"networkmode": network})))
@@ -274,14 +277,14 @@ class _Adding:
 
 
 def require_free_space(free: int, *places: Path) -> None:
-    """Raise `TryLater` where a disk is full."""
+    """Raise `TryLater` if a disk is full."""
     for place in places:
         if place.is_dir() and (left := shutil.disk_usage(place).free) < free:
             raise TryLater(f"the disk with `{place}` is full ({left // 1024**2} MB left); make room and try again")
 
 
 async def _outlasted(work: "asyncio.Future[None]") -> None:
-    """Wait for something to end, however often one is told to stop waiting, within bounds."""
+    """Wait for work to end, up to a limit, even if cancelled repeatedly."""
     loop = asyncio.get_running_loop()
     until = loop.time() + _GOING
     while not work.done() and (left := until - loop.time()) > 0:
@@ -294,7 +297,7 @@ async def _info(docker: Docker) -> Mapping[str, JsonValue]:
 
 
 async def _events(docker: Docker, wanted: Mapping[str, str]) -> bytes:
-    """Return what the engine remembers of events in a time; the library can only wait for new ones."""
+    """Return the engine's past events in a period; the library can only wait for new ones."""
     query = docker._query  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
     async with query("events", params=dict(wanted)) as response:
         return await response.read()

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from curtainwall.agents.external.container.engine import Engine, require_free_space
 from curtainwall.agents.external.container.owners import ContainerOwner
 from curtainwall.agents.external.container.spec import LIFELINE_SOCKET, ContainerLimits, ContainerRequest, container_config
+from curtainwall.agents.external.container.turn_watch import DiskUse
 from curtainwall.host import BACKLOG, SocketFile
 from curtainwall.model import CurtainwallError, SessionId
 
@@ -20,7 +21,7 @@ _MODE = 0o600
 
 
 class Lifeline:
-    """One container's socket; it is there before the container, and goes after it."""
+    """One container's lifeline socket, which is opened before the container and closed after it."""
 
     def __init__(self, file: SocketFile) -> None:
         self._file = file
@@ -31,14 +32,14 @@ class Lifeline:
     async def open(cls, path: Path, owner: int) -> Self:
         """Listen at a path, for one user.
 
-        Another process may still listen there for the session's container before this one, which is gone by now.
+        Another process may still listen there for the session's previous container, which is gone by now.
         """
         line = cls(SocketFile.open(path, _MODE, owner, replaces=True))
         line._server = await asyncio.start_unix_server(line._take, sock=line._file.listener, backlog=BACKLOG)
         return line
 
     def close(self) -> None:
-        """Let go of whoever holds it; calling it twice is harmless."""
+        """Close the socket and its connection; calling it twice is harmless."""
         if self._server is not None:
             self._server.close()
         if self._holder is not None:
@@ -47,7 +48,7 @@ class Lifeline:
         self._file.remove()
 
     async def _take(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # One is enough. An agent that opens more must not use up our descriptors, and what it writes is never read.
+        # One connection is enough. An agent that opens more must not use up our descriptors, and its data is never read.
         if self._holder is None and self._server is not None:
             self._holder = writer
         else:
@@ -61,38 +62,38 @@ _LOOK_AGAIN = 1.0
 
 @dataclass(eq=False)
 class HeldContainer:
-    """One container of ours."""
+    """A container that this process owns."""
 
     id: str
     wish: ContainerRequest
     lifeline: Lifeline
     note: str = ""
-    """What people should hear of how it came to be made; empty where nothing is odd about it."""
+    """A note for people on why it was created; empty if there was nothing unusual."""
     is_busy: bool = False
     rested_at: float = 0.0
     resting: asyncio.Task[None] | None = field(default=None, repr=False)
 
 
 class Fleet:
-    """Lends each session its container. What a crash of ours left behind is found by its labels and removed.
+    """Lends each session its container. Containers left behind by a crash are found by their labels and removed.
 
     The limit holds for all processes of a `house`, which is the home that they share.
     """
 
-    def __init__(self, engine: Engine, limits: ContainerLimits | None = None, owner: ContainerOwner | None = None, house: str = "") -> None:
+    def __init__(self, engine: Engine, limits: ContainerLimits | None = None, owner: ContainerOwner | None = None, home: str = "") -> None:
         self.engine = engine
         self.limits = limits or ContainerLimits()
         self._owner = owner or ContainerOwner.of_this_process()
-        self._house = house
+        self._house = home
         self._held: dict[SessionId, HeldContainer] = {}
         self._changed = asyncio.Condition()
 
     @asynccontextmanager
     async def borrow(self, wish: ContainerRequest, tell: Notify) -> AsyncGenerator[HeldContainer]:
-        """Lend a session its container, running; `tell` hears where it has to be waited for."""
+        """Lend a session its running container; `tell` is called if the session has to wait."""
         limits, folders = self.limits, wish.folders
         places = folders.workspace, folders.state
-        # Of a container that runs, only the disks can have changed for the worse.
+        # For a running container, only the disks can have become a problem.
         require_free_space(limits.free_disk, *places)
         held = await self._taken_up(wish, tell)
         if not isinstance(held, HeldContainer):
@@ -114,28 +115,28 @@ class Fleet:
         try:
             await self._remove(held)
         except BaseException:
-            # It is still ours, and is tried again: when it has rested, and when we end.
+            # It is still ours. Removal is tried again after the idle time, and when we shut down.
             if self._held.setdefault(session, held) is held and not held.is_busy:
                 self._let_rest(held)
             raise
 
     def has(self, session: SessionId) -> bool:
-        """Tell whether a session has a container here, at work or at rest."""
+        """Tell whether a session has a container here, busy or idle."""
         return session in self._held
 
     async def ended(self, session: SessionId) -> str:
-        """Return how a container that rests here came to its end by somebody else; empty where none did. Raise `EngineMissing`."""
+        """Return how something else ended a session's idle container, or an empty string if nothing did; raise `EngineMissing`."""
         held = self._held.get(session)
         return "" if held is None or held.is_busy else self._how_it_ended(await self.engine.state(held.id))
 
     async def let_go(self, session: SessionId) -> None:
-        """Remove a session's container, unless it is at work."""
+        """Remove a session's container unless it is busy."""
         held = self._held.get(session)
         if held is not None and not held.is_busy:
             await self.drop(session)
 
     async def clean(self) -> int:
-        """Remove the containers whose owners are dead, and tell how many there were."""
+        """Remove the containers whose owners are dead, and return their number."""
         dead = [each for each in await self.engine.found() if each.owner is not None and not each.owner.is_alive]
         for each in dead:
             await self.engine.remove(each.id)
@@ -148,7 +149,7 @@ class Fleet:
                 await self.drop(session)
 
     async def _taken_up(self, wish: ContainerRequest, tell: Notify) -> HeldContainer | str:
-        """Return the container that the session has already, or what there is to say of one that it has no more."""
+        """Return the session's existing container, or a note about one that is gone."""
         held = self._held.get(wish.session)
         if held is None:
             return ""
@@ -162,13 +163,13 @@ class Fleet:
                 await self._wait_for_room(None, tell)
                 await self.engine.resume(held.id)
         except BaseException:
-            # Whoever wanted it has gone, or cannot have it: it goes by itself, as before.
+            # The caller is gone or cannot have it: it becomes idle again.
             self._let_rest(held)
             raise
         return held
 
     async def _made(self, wish: ContainerRequest, tell: Notify, note: str = "") -> HeldContainer:
-        """Return a new container. It is made first and started when there is room, so that it keeps its place in the queue."""
+        """Create a container, then start it when there is room; creating it first keeps its place in the queue."""
         await self._replace_leftovers(wish.session)
         lifeline = await Lifeline.open(wish.folders.run / LIFELINE_SOCKET, wish.user)
         try:
@@ -186,19 +187,19 @@ class Fleet:
         return held
 
     async def _replace_leftovers(self, session: SessionId) -> None:
-        """Remove what an owner that crashed, or that has handed the session over, left of it.
+        """Remove the containers that an owner left behind when it crashed or handed the session over.
 
-        It is not taken over: labels cannot be changed, and what still runs inside works for a turn that nobody hears any more. Nothing is
-        lost, because what the agent keeps is in its mounts. INVARIANT: whoever lets an agent work holds the session's lease until the agent
-        has stopped. We hold it now, so a container of another process is at rest there, however long that process lives.
+        We do not take them over: labels cannot be changed, and what runs inside works for a turn that is over. Nothing is lost, because
+        the agent's state is in its mounts. INVARIANT: a process holds the session's lease until its agent has stopped. We hold it now, so
+        a container of another process is idle, however long that process lives.
         """
         await self.clean()
         for each in await self.engine.found(session):
             await self.engine.remove(each.id)
 
     async def _wait_for_room(self, ticket: str | None, tell: Notify) -> None:
-        """Return when fewer containers run, or are to run before this one, than may."""
-        is_told = False
+        """Return when the containers that run, or are queued before this one, are fewer than the limit."""
+        is_notified = False
         while True:
             every = [each for each in await self.engine.found() if each.house == self._house]
             ids = [each.id for each in every]
@@ -208,15 +209,15 @@ class Fleet:
                 return
             if await self._make_room() or await self.clean():
                 continue
-            if not is_told:
+            if not is_notified:
                 tell(f"{self.limits.containers} containers run already, which is the most; waiting until one of them ends or rests")
-                is_told = True
+                is_notified = True
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_AGAIN), self._changed:
                     await self._changed.wait()
 
     async def _make_room(self) -> bool:
-        """Remove the container of ours that has had nothing to do for longest; False where all are busy."""
+        """Remove our container that has been idle longest; return False if all are busy."""
         resting = [held for held in self._held.values() if held.resting is not None and not held.is_busy]
         if not resting:
             return False
@@ -224,23 +225,38 @@ class Fleet:
         return True
 
     def _let_rest(self, held: HeldContainer) -> None:
-        """Begin to count for how long a container of ours has had nothing to do."""
+        """Start the idle clock of one of our containers."""
         if self._held.get(held.wish.session) is held:
             held.rested_at = time.monotonic()
             held.resting = asyncio.create_task(self._rest(held), name=f"container of {held.wish.session} rests")
 
     async def _rest(self, held: HeldContainer) -> None:
-        """Pause a container that has nothing to do, and remove it later."""
+        """Pause an idle container and remove it later, or at once if something in it fills the disk."""
         pause_after = min(self.limits.pause_after, self.limits.remove_after)
-        await asyncio.sleep(pause_after)
-        with suppress(CurtainwallError):
-            await self.engine.pause(held.id)
-            await self._tell_waiters()
-        await asyncio.sleep(self.limits.remove_after - pause_after)
+        if await self._keeps_within_limits(held, pause_after):
+            with suppress(CurtainwallError):
+                await self.engine.pause(held.id)
+                await self._tell_waiters()
+            await asyncio.sleep(self.limits.remove_after - pause_after)
         if self._held.get(held.wish.session) is held and not held.is_busy:
-            # Where the engine does not answer, it stays ours and rests on: nobody else may remove it while we live.
+            # If the engine does not answer, the container stays ours and idle: nobody else may remove it while we live.
             with suppress(CurtainwallError):
                 await self.drop(held.wish.session)
+
+    async def _keeps_within_limits(self, held: HeldContainer, seconds: float) -> bool:
+        """Watch the disk for this long; return False as soon as it is too full. The next turn reports which limit was reached."""
+        folders, until = held.wish.folders, time.monotonic() + seconds
+        disk = DiskUse(folders, self.limits.disk)
+        try:
+            while (left := until - time.monotonic()) > 0:
+                require_free_space(self.limits.free_disk, folders.workspace, folders.state)
+                await disk.look()
+                await asyncio.sleep(min(_LOOK_AGAIN, left))
+        except CurtainwallError:
+            return False
+        finally:
+            await disk.close()
+        return True
 
     async def _remove(self, held: HeldContainer) -> None:
         await _stop(held)
@@ -249,7 +265,7 @@ class Fleet:
         await self._tell_waiters()
 
     def _how_it_ended(self, state: Mapping[str, JsonValue]) -> str:
-        """Return in words how a container ended while it rested, which nobody here saw; empty while it runs."""
+        """Describe how a container ended unnoticed while it was idle; return an empty string if it runs."""
         if not state:
             return "the container was removed by somebody else while it rested"
         if state.get("Running"):
@@ -264,7 +280,7 @@ class Fleet:
 
 
 async def _stop(held: HeldContainer) -> None:
-    """Let a resting container's clock stop."""
+    """Stop the clock of an idle container."""
     resting, held.resting = held.resting, None
     if resting is not None and resting is not asyncio.current_task():
         resting.cancel()

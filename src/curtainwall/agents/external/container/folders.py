@@ -1,4 +1,4 @@
-"""A session's directories as its container gets them: their owner, the orientation, extra mounts, and the state that the agent keeps."""
+"""A session's directories for its container: their owner, the orientation, extra mounts, and the agent's stored state."""
 
 import asyncio
 import os
@@ -17,23 +17,23 @@ from curtainwall.host import FileOwner, hand_over
 from curtainwall.model import TryLater
 
 _NOBODY_ELSE: Final = 1000
-"""Who an agent is where everything belongs to root."""
+"""The agent's user where everything belongs to root."""
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def settle_owner(folders: ContainerFolders) -> tuple[int, int]:
-    """Return the user and group that the agent is, after seeing that the directories are theirs; raise `TryLater`."""
-    for made in (folders.orientation, folders.run, folders.state):
-        made.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Both are read-only inside. What is above them is closed to others, so that only the mounts show them.
+    """Return the agent's user and group, after making sure that they own the directories; raise `TryLater`."""
+    for directory in (folders.orientation, folders.run, folders.state):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Both are read-only inside. Their parent is closed to others, so only the mounts expose them.
     folders.orientation.chmod(0o755)
     folders.run.chmod(0o755)
     if os.getuid() != 0:
         return os.getuid(), os.getgid()
-    there = folders.workspace.stat()
-    user, group = there.st_uid or _NOBODY_ELSE, there.st_gid or _NOBODY_ELSE
-    if there.st_uid == 0 and not folders.is_own and not folders.is_readonly:
+    status = folders.workspace.stat()
+    user, group = status.st_uid or _NOBODY_ELSE, status.st_gid or _NOBODY_ELSE
+    if status.st_uid == 0 and not folders.is_own and not folders.is_readonly:
         how = f"`chown -R {user} {folders.workspace}`, or plan mode to read it"
         raise TryLater(
             f"the project {quoted(str(folders.workspace))} belongs to root, and an agent never is root; give it to a user: {how}"
@@ -45,9 +45,9 @@ def settle_owner(folders: ContainerFolders) -> tuple[int, int]:
 
 
 def mountable(folders: ContainerFolders, lent: Iterable[LentProgram], user: int, group: int) -> Iterator[LentProgram]:
-    """Yield what can be mounted into the agent's home, after making its place there as the agent's own.
+    """Yield what can be mounted into the agent's home, after creating the mount points, which the agent owns.
 
-    Otherwise the engine would make the directories above it, as root's. Where the agent has put something else, nothing is mounted.
+    Otherwise the engine would create them, owned by root. If the agent has put something else there, nothing is mounted.
     """
     for program in lent:
         with suppress(OSError):
@@ -56,7 +56,7 @@ def mountable(folders: ContainerFolders, lent: Iterable[LentProgram], user: int,
 
 
 def _make_directories(top: Path, names: list[str], user: int, group: int) -> None:
-    """Make directories in each other for a user, never following a link; raise `OSError` where something else is in the way."""
+    """Create nested directories for a user without following links; raise `OSError` if something else is in the way."""
     at = os.open(top, _DIRECTORY)
     try:
         for name in names:
@@ -72,7 +72,7 @@ def _make_directories(top: Path, names: list[str], user: int, group: int) -> Non
 
 
 def write_orientation(folders: ContainerFolders, files: dict[str, str]) -> None:
-    """Write files that the agent reads; each is whole or as it was before."""
+    """Write files for the agent, each one atomically."""
     for name, text in files.items():
         hidden = folders.orientation / f".{name}.new"
         hidden.write_text(text, encoding="utf-8")
@@ -95,12 +95,12 @@ The root file system is read-only, and what is in /tmp may be gone by your next 
 
 
 def orientation(*, is_readonly: bool = False, hosts: str = "") -> str:
-    """Return the text, for a workspace that can be changed or only be read; `hosts` says which of them may be reached freely."""
+    """Return the orientation text, for a writable or read-only workspace; `hosts` says which hosts are open."""
     readonly = " (to be read: it cannot be changed now)" if is_readonly else ""
     return _WORDS.format(workspace=WORKSPACE, home=HOME, server=SERVER, readonly=readonly, hosts=f"\n{hosts}" if hosts else "")
 
 
-# OpenCode has no setting against it: it installs its plugin package into every configuration directory that it can write to.
+# OpenCode installs its plugin package into every configuration directory that it can write to, and has no setting against it.
 SEALED: Final[Mapping[str, tuple[str, ...]]] = {"opencode": (".config/opencode", ".opencode")}
 """Below the agent's home."""
 
@@ -109,12 +109,12 @@ _IGNORE: Final = ".gitignore"
 
 
 def sealed_mounts(agent: str, folders: ContainerFolders) -> tuple[LentProgram, ...]:
-    """Return what to mount, read-only, over the directories of an agent that it must not write to."""
+    """Return the read-only mounts over the directories that an agent must not write to."""
     places = SEALED.get(agent, ())
     if places:
         source = folders.orientation / _SOURCE
         source.mkdir(mode=0o755, exist_ok=True)
-        # OpenCode writes this one itself where it is missing, and ends where it cannot.
+        # OpenCode writes this file if it is missing, and exits if it cannot.
         (source / _IGNORE).touch(mode=0o644)
     return tuple(LentProgram(here=folders.orientation / _SOURCE, inside=f"{HOME}/{place}") for place in places)
 
@@ -126,13 +126,13 @@ DISCOVERY: Final[Mapping[str, str]] = {
     "gemini": ".agents/skills",
     "goose": ".config/goose/skills",
 }
-"""Below the agent's home. What a workspace brings along, agents find in the workspace."""
+"""Below the agent's home. Agents find a workspace's own skills in the workspace."""
 
 
 def skill_mounts(agent: str, folders: Mapping[str, str]) -> tuple[LentProgram, ...]:
-    """Return what to lend, read-only, for skills in these folders by name; nothing for an agent of which we do not know where it looks.
+    """Return the read-only mounts for skills in these folders, by name; none if we do not know where the agent looks for skills.
 
-    The directories above belong to the agent, which writes there too: whoever mounts sees to it that they are there.
+    The parent directories belong to the agent, which writes there too. The caller must create them.
     """
     root = DISCOVERY.get(agent)
     if root is None:
@@ -141,27 +141,27 @@ def skill_mounts(agent: str, folders: Mapping[str, str]) -> tuple[LentProgram, .
 
 
 _MOST: Final = 20_000
-"""How many names are looked at; an agent that keeps more has lost its conversation as far as we can see."""
+"""How many names are examined; an agent that stores more counts as having lost its conversation."""
 
 
 async def state_sizes(home: Path, patterns: Sequence[str], most: int = _MOST) -> Mapping[Path, int]:
-    """Return the files that patterns find below an agent's home, with their sizes; beside everything else, because it may take a while."""
+    """Return the files below an agent's home that match the patterns, with their sizes. Runs in a thread, because it may take a while."""
     return await asyncio.to_thread(_sizes, home, patterns, most) if patterns else {}
 
 
 def _sizes(home: Path, patterns: Sequence[str], most: int) -> Mapping[Path, int]:
-    looking = _Search(most)
-    return {path: about.st_size for pattern in patterns for path, about in looking.find(home, pattern.split("/"))}
+    search = _Search(most)
+    return {path: status.st_size for pattern in patterns for path, status in search.find(home, pattern.split("/"))}
 
 
 class _Search:
-    """One look, which ends after so many names."""
+    """One search, which ends after a limited number of names."""
 
     def __init__(self, most: int) -> None:
         self._left = most
 
     def find(self, directory: Path, parts: Sequence[str]) -> Iterator[tuple[Path, os.stat_result]]:
-        """Yield what is there; links are no directories, and what goes meanwhile is not there."""
+        """Yield the entries. Links do not count as directories, and entries that vanish meanwhile are skipped."""
         for path in self._named(directory, parts[0]):
             try:
                 about = path.lstat()

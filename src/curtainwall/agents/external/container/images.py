@@ -1,4 +1,4 @@
-"""The images that agents run in: a base and a layer per agent, each named by the digest of what it is made of, so that it is built once."""
+"""The images that agents run in: a base and a layer per agent, each named by the digest of its inputs, so that it is built once."""
 
 import hashlib
 import io
@@ -13,7 +13,7 @@ from curtainwall.agents.external.container.engine import Engine
 from curtainwall.model import NotFound, TryLater
 
 USUAL: Final = "debian:bookworm-slim"
-"""What the base is built on where the user names no image of their own."""
+"""The image that the base builds on by default."""
 
 RECIPES: Final = Path(__file__).parent / "docker"
 """The directory of the Dockerfiles."""
@@ -32,20 +32,20 @@ class Images:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Return the agents that there are recipes for."""
+        """Return the agents that have recipes."""
         return tuple(sorted(path.stem for path in self._directory.glob("*.Dockerfile") if path.stem != "base"))
 
     def name_of(self, agent: str) -> str:
-        """Return the name of an agent's image; another recipe, or another base, is another name."""
+        """Return the name of an agent's image, which depends on its recipe and base."""
         return self._named(agent, self._recipe(agent), self._base(), _processor())
 
     def version_of(self, agent: str) -> str:
-        """Return the version of the agent that its recipe installs, where that says so."""
-        found = _VERSION.search(self._recipe(agent))
-        return found[1].decode() if found else ""
+        """Return the version that an agent's recipe installs, if it names one."""
+        match = _VERSION.search(self._recipe(agent))
+        return match[1].decode() if match else ""
 
     async def build(self, agent: str, network: str | None = None) -> AsyncIterator[str]:
-        """Build what is missing, the base first, and tell how it goes; what is there already is not built again.
+        """Build the missing images, the base first, and yield the progress; existing images are not rebuilt.
 
         `network` is the engine's network in which packages are fetched; left out, its usual one.
         """
@@ -88,7 +88,7 @@ def _processor() -> str:
 
 
 def _context(recipe: bytes) -> io.BytesIO:
-    """Return a build context that holds the recipe and nothing else."""
+    """Return a build context that contains only the recipe."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         entry = tarfile.TarInfo("Dockerfile")

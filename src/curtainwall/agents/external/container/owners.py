@@ -1,4 +1,4 @@
-"""Whose container it is: a process told by its id, its start and the boot, so that a later process with the same id is not taken for it."""
+"""The owner of a container: a process identified by id, start time and boot, so that a later process with its id is not mistaken for it."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ AGENT: Final = "curtainwall.agent"
 
 @dataclass(frozen=True, slots=True)
 class ContainerOwner:
-    """One process of one boot. `namespace` is where its id counts: ids of another one say nothing here."""
+    """One process of one boot. `namespace` is its PID namespace; ids from another one mean nothing here."""
 
     pid: int
     started: int
@@ -23,13 +23,13 @@ class ContainerOwner:
 
     @classmethod
     def of_this_process(cls) -> "ContainerOwner":
-        """Return ourselves."""
+        """Return this process as an owner."""
         pid = os.getpid()
         return cls(pid, _started(pid) or 0, _boot(), _namespace())
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> "ContainerOwner | None":
-        """Return the owner that a container names, or None where it names none that can be read."""
+        """Return the owner in a container's labels, or None if there is no readable one."""
         parts = labels.get(OWNER, "").split("/")
         try:
             pid, started, boot, namespace = parts
@@ -39,12 +39,12 @@ class ContainerOwner:
 
     @property
     def label(self) -> str:
-        """Return the owner as a container names it."""
+        """Return the owner as a container's label."""
         return f"{self.pid}/{self.started}/{self.boot}/{self.namespace}"
 
     @property
     def is_alive(self) -> bool:
-        """Tell whether the process may still be there; of one whose ids do not count here, that is never ruled out."""
+        """Tell whether the process may still be alive, which is never ruled out for a process of another namespace."""
         if self.boot != _boot():
             return False
         if self.namespace != _namespace():
@@ -53,13 +53,13 @@ class ContainerOwner:
 
 
 def _started(pid: int) -> int | None:
-    """Return when a process began, in ticks since the boot, or None where there is none."""
+    """Return a process's start time in ticks since the boot, or None if there is no such process."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The name in parentheses may hold anything, so it is the last one that ends it.
-    fields = told.rpartition(")")[2].split()
+    # The name in parentheses may contain anything, so only the last parenthesis ends it.
+    fields = status.rpartition(")")[2].split()
     return None if fields[0] == "Z" else int(fields[19])
 
 

@@ -1,7 +1,7 @@
 """What a container may do to its workspace: files that run later are guarded, and a stricter mode ends the container at once.
 
 Existing files that run later are protected by mounts. New ones are found when the turn is over and set aside under a name that nothing
-runs. A record of what was there is kept beside the session meanwhile, so that after a crash the next turn finds what the agent left.
+runs. Meanwhile a record of what was there is kept beside the session, so that after a crash the next turn finds what the agent left.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from curtainwall.host import (
     find_fifos,
     find_later,
     held_files_of,
-    set_aside,
+    quarantine,
     take_owners_bits,
 )
 from curtainwall.model import CurtainwallError, Feed, HeldFile, Mode, ModeChanged, SessionClosed, SessionId, TurnFailed, session_stream
@@ -32,14 +32,14 @@ _PATIENCE: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ContainerRights:
-    """Mounts cannot be changed while a container runs, so these are its rights until it ends."""
+    """What a container can do. Its mounts cannot change while it runs, so these are its rights until it ends."""
 
     changes_files: bool
     is_free: bool
-    """It may also leave in a project what runs later by itself."""
+    """It may also leave files in a project that run later on their own."""
 
     def exceed(self, others: "ContainerRights") -> bool:
-        """Tell whether there is anything that these allow and the others do not."""
+        """Tell whether these rights allow anything that the others do not."""
         return (self.changes_files and not others.changes_files) or (self.is_free and not others.is_free)
 
 
@@ -50,21 +50,21 @@ def rights_in(folders: ContainerFolders, mode: Mode) -> ContainerRights:
 
 
 RightsIn = Callable[[Mode], ContainerRights]
-"""Tells what a session's container may do in a mode."""
+"""Returns the rights of a session's container in a mode."""
 
 
 class RightsWatch:
-    """The watch over one session's container, from before it is there until it is gone."""
+    """Watches one session's container, from before its creation until it is gone."""
 
     def __init__(self, session: SessionId, rights: ContainerRights) -> None:
         self.rights = rights
         self.is_at_work = True
         self.taken_by: Mode | None = None
-        """The mode that took the container away."""
+        """The mode that revoked the container."""
         self.fault = ""
-        """Why the container could not be ended, where it could not."""
+        """Why the container could not be ended, if so."""
         self.work: asyncio.Timeout | None = None
-        """How work is ended whose container could not be."""
+        """The timeout that ends the work if its container could not be ended."""
         self._session = session
         self._is_gone = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -76,7 +76,7 @@ class RightsWatch:
         return self._task
 
     async def end(self) -> None:
-        """Watch no longer; what is being taken away is waited for."""
+        """Stop watching, after waiting for a container that is being revoked."""
         if self.taken_by is not None:
             await self._is_gone.wait()
         elif self._task is not None:
@@ -84,7 +84,7 @@ class RightsWatch:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def settled(self) -> None:
-        """Return when a container that was taken away is gone; at once where none was."""
+        """Return once a revoked container is gone; at once if none was revoked."""
         if self.taken_by is not None:
             await self._is_gone.wait()
 
@@ -101,12 +101,12 @@ class RightsWatch:
                     return
                 case _:
                     continue
-        # A turn at work is ended by whoever lets it work, and its container with it.
+        # The caller ends a turn that is running, and its container with it.
         with suppress(CurtainwallError):
             await fleet.let_go(self._session)
 
     async def _take_away(self, fleet: Fleet) -> None:
-        """End the container. No time is given to end well: whoever works against the person has waited for just that."""
+        """End the container without a grace period, which a hostile agent would exploit."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 await fleet.drop(self._session)
@@ -125,21 +125,21 @@ _TOO_MANY = "the project has too many files to be watched, so it can only be rea
 
 @dataclass(slots=True)
 class GuardedFolders:
-    """A session's folders while they are watched; `notes` are for people, and there are more of them at the end."""
+    """A session's folders while they are watched. `notes` are for people; more are added at the end."""
 
     folders: ContainerFolders
     notes: list[str] = field(default_factory=list[str])
     held: list[HeldFile] = field(default_factory=list[HeldFile])
-    """What was set aside, for the log; the notes tell of it."""
+    """The files that were set aside, for the log; the notes describe them."""
     is_watched: bool = False
-    """What came will be looked at when the turn is over; nothing may run there afterwards."""
+    """New files are examined when the turn is over, and nothing may run there afterwards."""
 
 
 @asynccontextmanager
 async def guard_project(
     folders: ContainerFolders, end_leftovers: Callable[[], Awaitable[object]], *, is_free: bool
 ) -> AsyncGenerator[GuardedFolders]:
-    """Watch a project while an agent works in it; a session's own workspace, and one that is free to be changed, need no watching.
+    """Watch a project while an agent works in it. A session's own workspace and a freely changeable one are not watched.
 
     `end_leftovers` ends containers that a crash of ours left, because what still runs in one could plant its file again.
     """
@@ -159,7 +159,7 @@ async def guard_project(
         yield GuardedFolders(replace(folders, is_readonly=True), [*left, _TOO_MANY], held)
         return
     fixed = before.fixed(git_works=True)
-    # A mount of its own keeps a git directory from being renamed and replaced by another.
+    # A separate mount keeps a git directory from being renamed and replaced.
     guard = GuardedFolders(replace(folders, pinned=tuple(before.git), fixed=fixed), left, held, is_watched=True)
     watched = WatchRecord(root, before, fixed)
     await asyncio.to_thread(watched.write, record)
@@ -172,7 +172,7 @@ async def guard_project(
 
 
 def _services(root: str) -> tuple[str, ...]:
-    """Return the sockets and pipes of a project, which are to be hidden; raise `TurnFailed` where there are too many."""
+    """Return the sockets and pipes of a project, which must be hidden; raise `TurnFailed` if there are too many."""
     try:
         return find_fifos(root, sockets=True)
     except TooManyFifos:
@@ -180,14 +180,14 @@ def _services(root: str) -> tuple[str, ...]:
 
 
 def _taken_up(record: Path) -> tuple[list[str], list[HeldFile]]:
-    """Set aside what came since a turn that broke off with our process, and return what is to be said of it."""
+    """Set aside what a turn left behind when our process crashed, and return notes about it."""
     return _set_aside(record, WatchRecord.read(record))
 
 
 def _set_aside(record: Path, watched: WatchRecord) -> tuple[list[str], list[HeldFile]]:
-    """Set aside what came since a record was written and runs by itself, and take from files what has others run them as their owner."""
-    held = set_aside(watched.root, watched.before, watched.fixed)
-    # Deep ones have been lifted by now, so that all can be named. The disk's own clock tells what came since.
+    """Set aside files newer than the record that run on their own, and clear the bits that make others run a file as its owner."""
+    held = quarantine(watched.root, watched.before, watched.fixed)
+    # Deeply nested ones have been moved up by now, so all can be named. The disk's clock decides what is newer.
     taken = take_owners_bits(watched.root, record.stat().st_mtime_ns if record.exists() else 0)
     record.unlink(missing_ok=True)
     notes = [

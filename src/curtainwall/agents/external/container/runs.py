@@ -10,7 +10,7 @@ from curtainwall.agents.external.container.engine import ContainerExec, Engine, 
 from curtainwall.agents.external.container.spec import MESSAGE, ORIENTATION, ROOT_FILES
 from curtainwall.model import CurtainwallError, TurnFailed
 
-# The engine makes the program the leader of a group of its own. Its number is told by the shell before the program has any say.
+# The engine makes the program the leader of its own process group. The shell prints the group's number before the program starts.
 _WRAP: Final = 'echo "$$" && exec "$@" <"$0"'
 _LONGEST_LINE: Final = 16 * 1024**2
 _LOOK_AGAIN: Final = 1.0
@@ -18,7 +18,7 @@ _MOST_COMPLAINTS: Final = 300
 
 
 class Run:
-    """A program at work."""
+    """A running program."""
 
     def __init__(self, engine: Engine, container: str, running: ContainerExec) -> None:
         self._engine = engine
@@ -28,7 +28,7 @@ class Run:
         self._group = 0
 
     async def lines(self) -> AsyncGenerator[tuple[Stream, str]]:
-        """Tell each line that the program writes, until it ends."""
+        """Yield each line that the program writes, until it ends."""
         while (piece := await self._read()) is not None:
             for line in self._split(*piece):
                 yield piece[0], line
@@ -37,14 +37,14 @@ class Run:
                 yield stream, rest.decode("utf-8", errors="replace")
 
     async def exit_code(self) -> int | None:
-        """Return how the program ended, or None where nobody knows: it still runs, or its container is gone."""
+        """Return the program's exit code, or None if it is unknown: the program still runs, or its container is gone."""
         try:
             return await self._engine.exit_code(self._running.id)
         except CurtainwallError:
             return None
 
     async def stop(self, grace: float) -> None:
-        """Ask the program and its children to end, and see that they do; what left its group is for whoever ends the container."""
+        """Ask the program and its children to end, then kill them. Children that left its group end only with the container."""
         await self._learn_group(grace)
         for signal, patience in (("TERM", grace), ("KILL", grace)):
             if not self._group or await self.exit_code() is not None:
@@ -55,14 +55,14 @@ class Run:
                 return
 
     def _split(self, stream: Stream, data: bytes) -> list[str]:
-        """Return the lines that end in what came; the very first one is the shell's."""
+        """Return the lines that this data completes; the very first one is the shell's."""
         lines = [line.decode("utf-8", errors="replace").rstrip("\r") for line in self._lines[stream].feed(data)]
         if stream == "out" and lines and not self._group:
             self._group = _number(lines.pop(0))
         return lines
 
     async def _learn_group(self, patience: float) -> None:
-        """Where the program was hardly started, wait for the shell's word on which group it is."""
+        """If the program has only just started, wait until the shell has printed its group."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 while not self._group and (piece := await self._read()) is not None:
@@ -84,7 +84,7 @@ class Run:
         return True
 
     async def _read(self) -> tuple[Stream, bytes] | None:
-        """Return what comes next, or None at the end: of the output, or of the program, because a child may keep the output open."""
+        """Return the next output, or None once the output or the program ends; a child may keep the output open."""
         reading = asyncio.ensure_future(self._running.read())
         try:
             while True:
@@ -113,10 +113,10 @@ async def open_run(engine: Engine, container: str, command: Sequence[str], envir
 
 
 async def copy_for_root(engine: Engine, container: str, names: Sequence[str]) -> None:
-    """Copy files of the orientation to where they belong to root; raise `TurnFailed` where that cannot be done."""
+    """Copy files of the orientation so that the copies belong to root; raise `TurnFailed` if that fails."""
     if not names:
         return
-    # Neither the program nor what it reads can be changed by the agent: both are mounted read-only.
+    # The agent can change neither the program nor its input: both are mounted read-only.
     command = ("/bin/cp", "-f", *(f"{ORIENTATION}/{name}" for name in names), f"{ROOT_FILES}/")
     complaints = b""
     async with engine.run(container, command, {}, as_root=True) as copying:

@@ -32,34 +32,34 @@ class ContainerLimits:
     """How much containers may use. Times in seconds, sizes in bytes."""
 
     containers: int = 5
-    """How many run at once, of all processes of a house; paused ones do not count."""
+    """How many may run at once, over all processes that share a home; paused ones do not count."""
     processes: int = 256
     memory: int = 4 * _GIB
     cpus: float = 2.0
     temporary: int = _GIB
-    """What fits into /tmp, which is memory."""
+    """The size of /tmp, which is in memory."""
     turn: float = 2 * 3600.0
-    """How long a turn may work; time at which a human is waited for does not count."""
+    """How long a turn may work; time spent waiting for a human does not count."""
     pause_after: float = 60.0
-    """When a container that has nothing to do, or whose agent waits for a human, is paused."""
+    """How long a container may be idle, or its agent wait for a human, before it is paused."""
     remove_after: float = 15 * 60.0
-    """When a container that has nothing to do is removed."""
+    """How long a container may be idle before it is removed."""
     grace: float = 3.0
-    """How long an interrupted agent has to end by itself."""
+    """How long an interrupted agent may take to exit."""
     free_disk: int = 256 * 1024**2
-    """How much room there must be on a disk before anything starts."""
+    """How much disk space must be free before anything starts."""
     disk: int = 10 * _GIB
     """What the workspace and the agent's home may hold together; in a project, what a turn may add to it."""
 
     @property
     def memory_text(self) -> str:
-        """Return the memory of a container in words, with where it is set."""
+        """Return the memory limit as text, with the setting that controls it."""
         return f"{self.memory // 1024**2} MB; `memory` in [containers]"
 
 
 @dataclass(frozen=True, slots=True)
 class LentProgram:
-    """A program of this machine that is lent to the container, read-only, because the image does not have it."""
+    """A program of this machine, mounted read-only because the image does not have it."""
 
     here: Path
     inside: str
@@ -67,22 +67,22 @@ class LentProgram:
 
 @dataclass(frozen=True, slots=True)
 class ContainerFolders:
-    """The directories of one session that are mounted. Nothing else of ours ever is."""
+    """The directories of one session that are mounted. Nothing else of ours ever is mounted."""
 
     workspace: Path
     orientation: Path
     run: Path
     state: Path
     is_own: bool = True
-    """The workspace is the session's own, rather than a project of the user's."""
+    """The workspace belongs to the session and is not a project of the user."""
     is_readonly: bool = False
     """The workspace can be read but not changed."""
     pinned: tuple[str, ...] = ()
-    """Directories in the workspace that stay where they are."""
+    """Directories in the workspace that cannot be moved."""
     fixed: tuple[str, ...] = ()
     """Paths in the workspace that cannot be changed, although the rest can."""
     hidden: tuple[str, ...] = ()
-    """Sockets and named pipes in the workspace that look empty: no mount keeps an agent from the services behind them."""
+    """Sockets and named pipes in the workspace to hide: a read-only mount would not keep an agent from the services behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +99,23 @@ class ContainerRequest:
 
 
 async def _nothing() -> None:
-    """Wait for nothing."""
+    """Return at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerNetwork:
-    """What an agent gets for its ways out: stand-in keys by provider, and the certificates (PEM) that it has to trust."""
+    """An agent's network access: stand-in keys by provider, and the certificates (PEM) that it must trust."""
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     certificates: str = ""
     hosts: str = ""
-    """What it is told of the hosts that its tools may fetch from freely."""
+    """Text for the agent about the hosts that its tools may fetch from freely."""
     settled: Callable[[], Awaitable[None]] = _nothing
-    """Returns when everything that the agent's requests used so far is written down."""
+    """Returns once the usage of all the agent's requests so far is recorded."""
 
 
 class ContainerSockets(Protocol):
-    """Whoever opens a session's two sockets: its tools, and the way to the models."""
+    """Opens a session's two sockets: one to its tools, one to the models."""
 
     def open(self, at: TurnAt, run: Path, user: int, providers: Sequence[str]) -> AbstractAsyncContextManager[ContainerNetwork]:
         """Serve `mcp.sock` and `egress.sock` in the directory, for that user and that turn alone, while the context is open."""
@@ -132,25 +132,25 @@ SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a tmpfs of the container's own
 QUEUES: Final = "/dev/mqueue"
 
 ROOT_FILES: Final = "/etc/curtainwall-root"
-"""Where files are that an agent takes from nobody but root; a tmpfs, so that no file of the host belongs to root for that."""
+"""The place of files that an agent accepts only from root; a tmpfs, so that no file on the host has to belong to root."""
 
 CERTIFICATE: Final = f"{ORIENTATION}/ca.pem"
 """The certificates that the agent trusts."""
 
 MESSAGE: Final = f"{ORIENTATION}/message"
-"""What the agent is told: its stdin."""
+"""The message for the agent, which becomes its stdin."""
 
 TOOLS_SOCKET: Final = "mcp.sock"
 """In the run directory: the session's tools."""
 
 EGRESS_SOCKET: Final = "egress.sock"
-"""In the run directory: the way to the models."""
+"""In the run directory: the proxy to the models."""
 
 BRIDGE: Final = ("socat", "STDIO", f"UNIX-CONNECT:{RUN}/{TOOLS_SOCKET}")
-"""Carries stdin and stdout to the session's tools, for agents that can only start a tool server."""
+"""Connects stdin and stdout to the session's tools, for agents that can only start a tool server."""
 
 LIFELINE_SOCKET: Final = "alive.sock"
-"""In the run directory: served for as long as the container may live."""
+"""In the run directory: served as long as the container may live."""
 
 _PORT: Final = 18080
 PROXY: Final = f"http://127.0.0.1:{_PORT}"
@@ -159,9 +159,9 @@ _WAY: Final = ("socat", f"TCP-LISTEN:{_PORT},bind=127.0.0.1,fork,reuseaddr", f"U
 _HOLD: Final = f'{{ "$@"; kill $$; }} & exec socat -u UNIX-CONNECT:{RUN}/{LIFELINE_SOCKET} -'
 
 MAIN: Final = ("/bin/sh", "-c", _HOLD, "sh", *_WAY)
-"""The container's own process, and the container lasts as long as it: it holds the lifeline, and ends where nobody serves that any more.
+"""The container's main process, which holds the lifeline and exits once nobody serves that; the container ends with it.
 
-Beside it a second one leads from a port to the models, because no agent can use a proxy on a Unix socket.
+A second process bridges from a port to the models, because no agent can use a proxy on a Unix socket.
 """
 
 
@@ -177,7 +177,7 @@ def container_config(wish: ContainerRequest, limits: ContainerLimits, owner: Con
         *(_mount(path, _inside(path, folders), is_readonly=True) for path in folders.fixed),
         *(_mount(os.devnull, _inside(path, folders), is_readonly=True) for path in folders.hidden),
         _mount(str(folders.orientation), ORIENTATION, is_readonly=True),
-        # A socket can be connected to on a read-only mount; it cannot be replaced there.
+        # A read-only mount still lets the agent connect to a socket, but not replace it.
         _mount(str(folders.run), RUN, is_readonly=True),
         _mount(str(folders.state), HOME, is_readonly=False),
         *(_mount(str(program.here), program.inside, is_readonly=True) for program in wish.programs),
@@ -195,7 +195,7 @@ def container_config(wish: ContainerRequest, limits: ContainerLimits, owner: Con
             "NetworkMode": "none",
             "Privileged": False,
             "CapDrop": ["ALL"],
-            # Nothing is said of seccomp: the engine's default filter is the strictest that it has.
+            # Seccomp is not set: the engine's default filter is its strictest.
             "SecurityOpt": ["no-new-privileges:true"],
             "ReadonlyRootfs": True,
             "Mounts": mounts,
@@ -203,7 +203,7 @@ def container_config(wish: ContainerRequest, limits: ContainerLimits, owner: Con
                 TEMPORARY: f"rw,exec,nosuid,nodev,mode=1777,size={limits.temporary}",
                 SHARED_MEMORY: f"rw,noexec,nosuid,nodev,mode=1777,size={_SHARED}",
                 ROOT_FILES: "rw,noexec,nosuid,nodev,mode=755,size=256k",
-                # Otherwise the engine puts message queues there, which are files that anyone can make.
+                # Otherwise the engine mounts message queues there, which are files that anyone can create.
                 QUEUES: "ro,noexec,nosuid,nodev,mode=555,size=4k",
             },
             "PidsLimit": limits.processes,

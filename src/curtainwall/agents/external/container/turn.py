@@ -1,4 +1,4 @@
-"""One turn of a foreign agent: its message goes in, what it says comes out, and however its program ends, the log says so."""
+"""One turn of an external agent in a container: send the message, read the output, and record how the program ended."""
 
 import asyncio
 import re
@@ -6,7 +6,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, assert_never
@@ -43,6 +43,7 @@ from curtainwall.agents.external.container.turn_watch import ContainerTurnWatch
 from curtainwall.facts import Masker
 from curtainwall.model import (
     Clock,
+    CurtainwallError,
     ExtensionNoted,
     Feed,
     Gate,
@@ -66,15 +67,15 @@ _SEE_THE_KEY: Final = "; see that the key of its provider is right: docs/models.
 _NOT_FOUND: Final = 127
 _SEEN_WITHIN: Final = 2.0
 _LOOK_AGAIN: Final = 0.1
-# An agent chooses this name, and it becomes an argument and a part of a path.
+# The agent chooses this name, and it becomes an argument and part of a path.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
-# Some agents take a message that begins like this as a command to themselves.
+# Some agents treat a message that begins like this as a command.
 _COMMANDS: Final = ("/", "!")
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerPorts:
-    """Everything that the agent meets, each through its port."""
+    """The ports and settings that the agent works with."""
 
     feed: Feed
     gate: Gate
@@ -92,7 +93,7 @@ class ContainerPorts:
 
 @dataclass(slots=True)
 class _Attempt:
-    """One start of the agent's program, and what came of it."""
+    """One start of the agent's program, and its outcome."""
 
     task: Task
     launch: AgentLaunch
@@ -104,12 +105,12 @@ class _Attempt:
     must_stop: bool = False
     code: int | None = None
     began: float = field(default_factory=time.time)
-    """By the clock on the wall, which the engine tells the time by."""
+    """In wall-clock time, which the engine uses too."""
 
 
 @dataclass(slots=True)
 class ContainerTurn:
-    """One turn of an agent whose container and ways out are there."""
+    """One turn of an agent whose container and sockets are ready."""
 
     around: ContainerPorts
     at: TurnAt
@@ -120,15 +121,15 @@ class ContainerTurn:
     telling: LiveText
     synced: Callable[[], ExternalHistory]
     is_spoilt: bool = False
-    """Something may still run in the container that nobody wants any more."""
+    """Something unwanted may still run in the container."""
 
     async def work(self) -> TurnResult:
-        """Work until the program has ended, by itself or because it had to."""
+        """Work until the program has ended or was stopped."""
         try:
             result = await self._work()
-        except BaseException as fault:
+        except BaseException as error:
             self.is_spoilt = True
-            if isinstance(fault, asyncio.CancelledError) and not self.at.presence.has_left:
+            if isinstance(error, asyncio.CancelledError) and not self.at.presence.has_left:
                 await asyncio.shield(self._withdraw())
             await asyncio.shield(self._clear())
             raise
@@ -136,24 +137,24 @@ class ContainerTurn:
         return result
 
     async def _withdraw(self) -> None:
-        """Take back what the agent asked for in a turn that nobody wants any more."""
+        """Withdraw the open calls of an interrupted turn."""
         for call in self.synced().asks.open_in(self.at.turn):
             await self.around.gate.drop(self.at.session, call, "the turn was interrupted")
 
     async def _work(self) -> TurnResult:
         message = self.past.message()
-        conversation, told = self.past.conversation, bool(self.past.said)
+        conversation, has_past = self.past.conversation, bool(self.past.transcript)
         if conversation and not await self._is_kept(conversation):
             await self._say_lost()
             conversation = ""
-        result, is_lost = await self._try(conversation, self.past.retold_message(message) if told and not conversation else message)
+        result, is_lost = await self._try(conversation, self.past.replay_message(message) if has_past and not conversation else message)
         if is_lost and conversation:
             await self._say_lost()
-            result, is_lost = await self._try("", self.past.retold_message(message))
+            result, is_lost = await self._try("", self.past.replay_message(message))
         return TurnResult(status=TurnStatus.FAILED, failure=f"{self.adapter.name} does not know a new conversation") if is_lost else result
 
     async def _try(self, conversation: str, message: str) -> tuple[TurnResult, bool]:
-        """Start the agent once, and tell how it ended and whether it had lost the conversation."""
+        """Start the agent once; return how it ended and whether it had lost the conversation."""
         task = self._task(conversation)
         attempt = _Attempt(task, self.adapter.launch(task))
         sizes = await self._sizes(conversation)
@@ -171,19 +172,19 @@ class ContainerTurn:
                 raise
             finally:
                 await asyncio.shield(self._settle_up(attempt, watch))
-        # What the agent's last requests used may be what the turn ended of.
+        # The usage of the agent's last requests may be what ended the turn.
         await self.reach.settled()
         if stopped is not None or attempt.is_lost:
             return stopped or TurnResult(status=TurnStatus.FAILED), attempt.is_lost
-        result = await self._judged(attempt)
+        result = await self._result(attempt)
         if result.status is TurnStatus.DONE and sizes and await self._sizes(conversation) == sizes:
             await self.telling.note(f"{self.adapter.name} did not write this turn down; it may not remember it")
         return result, False
 
     async def _listen_or_stop(self, run: Run, attempt: _Attempt, watch: ContainerTurnWatch) -> TurnResult | None:
-        """Listen until the program ends; return how the turn ends where it had to be stopped before."""
-        ear = self.adapter.ear()
-        listening = asyncio.create_task(self._listen(run, ear, attempt, watch))
+        """Listen until the program ends; if it had to be stopped, return how the turn ends."""
+        parser = self.adapter.output_parser()
+        listening = asyncio.create_task(self._listen(run, parser, attempt, watch))
         watching = asyncio.create_task(watch.until_stop(self.around.feed, self.at.session, self.past.cursor))
         try:
             await asyncio.wait((listening, watching), return_when=asyncio.FIRST_COMPLETED)
@@ -201,50 +202,50 @@ class ContainerTurn:
         self.is_spoilt = True
         return result
 
-    async def _listen(self, run: Run, ear: OutputParser, attempt: _Attempt, watch: ContainerTurnWatch) -> None:
+    async def _listen(self, run: Run, parser: OutputParser, attempt: _Attempt, watch: ContainerTurnWatch) -> None:
         async with aclosing(run.lines()) as lines:
             async for stream, line in lines:
                 watch.note_life()
                 if stream == "err":
                     attempt.errors.append(line[:2_000])
-                for heard in ear.hear(line) if stream == "out" else ear.parse_stderr(line):
-                    await self._take(heard, attempt)
+                for report in parser.parse_stdout(line) if stream == "out" else parser.parse_stderr(line):
+                    await self._take(report, attempt)
                 if attempt.must_stop:
                     return
 
-    async def _take(self, heard: AgentReport, attempt: _Attempt) -> None:
-        match heard:
+    async def _take(self, report: AgentReport, attempt: _Attempt) -> None:
+        match report:
             case TextDelta():
                 await self._note_delivery(attempt, attempt.task.conversation)
-                await self.telling.piece(heard.text)
+                await self.telling.piece(report.text)
             case WholeText():
                 await self._note_delivery(attempt, attempt.task.conversation)
-                await self.telling.whole(heard.text)
+                await self.telling.whole(report.text)
             case Activity():
-                self.telling.does(heard.text)
+                self.telling.does(report.text)
             case OwnToolUse():
-                if uses := self.telling.used(heard):
+                if uses := self.telling.used(report):
                     await self._note_delivery(attempt, attempt.task.conversation)
                     await self.telling.record(*uses)
             case ConversationName():
-                await self._named(heard.conversation, attempt)
+                await self._named(report.conversation, attempt)
             case ReportedFailure():
                 if len(attempt.failures) < _MOST_FAILURES:
-                    attempt.failures.append(heard.why[:MOST_WORDS])
-                attempt.must_stop = attempt.must_stop or heard.stop
+                    attempt.failures.append(report.why[:MOST_WORDS])
+                attempt.must_stop = attempt.must_stop or report.stop
             case ConversationUnknown():
                 attempt.is_lost = True
             case ReportedEnd():
                 attempt.is_finished = True
             case _:
-                assert_never(heard)
+                assert_never(report)
 
     async def _named(self, conversation: str, attempt: _Attempt) -> None:
         if not _PLAIN_NAME.fullmatch(conversation):
             attempt.failures.append("it gives its conversation a name that is none")
             attempt.must_stop = True
         elif not attempt.task.is_new and conversation != attempt.task.conversation:
-            # It began a conversation of its own instead of going on with the one that it was to go on with.
+            # It started a new conversation instead of resuming the given one.
             attempt.is_lost = attempt.must_stop = True
         else:
             await self._note_delivery(attempt, conversation)
@@ -256,8 +257,8 @@ class ContainerTurn:
         data: dict[str, JsonValue] = {"conversation": conversation, "delivered": self.at.turn}
         await self.telling.record(ExtensionNoted(at=self.around.clock.now(), extension=EXTENSION, data=data))
 
-    async def _judged(self, attempt: _Attempt) -> TurnResult:
-        """Return how a turn ended whose program ended by itself."""
+    async def _result(self, attempt: _Attempt) -> TurnResult:
+        """Return the result of a turn whose program was not stopped."""
         name = self.adapter.name
         failure = ""
         if attempt.code is None or attempt.code > 128:
@@ -272,12 +273,21 @@ class ContainerTurn:
             failure = f"{name} ended without an answer{self._last_errors(attempt)}"
         if failure:
             await self.telling.cut()
+            await self._note_killed_programs(attempt)
             if self.synced().exhausted:
                 return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
             more = _SEE_THE_KEY if _NOT_LET_IN.search(failure) else ""
             return TurnResult(status=TurnStatus.FAILED, failure=f"{self.around.masker.mask_text(failure)}{more}")
         await self.telling.end()
+        await self._note_killed_programs(attempt)
         return TurnResult(status=TurnStatus.DONE)
+
+    async def _note_killed_programs(self, attempt: _Attempt) -> None:
+        """Note that the kernel killed a program for lack of memory while the agent lived on: the agent sees only a signal."""
+        with suppress(CurtainwallError):
+            if await self.around.fleet.engine.ran_out_of_memory(self.held.id, attempt.began):
+                limit = self.around.fleet.limits.memory_text
+                await self.telling.note(f"a program in the container was killed because the container's memory was used up ({limit})")
 
     async def _require_container(self, attempt: _Attempt) -> None:
         state, had_no_memory = await self._state_after_the_end(attempt)
@@ -290,12 +300,12 @@ class ContainerTurn:
             raise ContainerGone("the container was stopped from outside in the middle of the turn; send a message, and a new one starts")
 
     async def _state_after_the_end(self, attempt: _Attempt) -> tuple[Mapping[str, JsonValue], bool]:
-        """Return the container's state, and whether its memory ran out: its programs are seen to end a moment before that is told."""
+        """Return the container's state and whether its memory ran out; the engine reports that a moment after the programs end."""
         engine, container = self.around.fleet.engine, self.held.id
         until = time.monotonic() + _SEEN_WITHIN
         while True:
             state = await engine.state(container)
-            # Of a container that still runs, the state says nothing of programs that the kernel ended in it.
+            # The state of a running container does not show programs that the kernel killed in it.
             had_no_memory = bool(state.get("OOMKilled")) or await engine.ran_out_of_memory(container, attempt.began)
             if had_no_memory or not state.get("Running") or time.monotonic() >= until:
                 return state, had_no_memory
@@ -306,18 +316,18 @@ class ContainerTurn:
         return f": {' / '.join(last)}" if last else ""
 
     async def _stop(self, run: Run) -> None:
-        """End the program and its children, and keep what it had said."""
+        """End the program and its children, and record what it had said."""
         self.is_spoilt = True
         await run.stop(self.around.fleet.limits.grace)
         await self.telling.cut()
 
     async def _clear(self) -> None:
-        """Where something may still run that nobody wants, end the container with it: children may have left the program's group."""
+        """Remove the container if something unwanted may still run in it: children may have left the program's group."""
         if self.is_spoilt:
             await self.around.fleet.drop(self.at.session)
 
     async def _settle_up(self, attempt: _Attempt, watch: ContainerTurnWatch) -> None:
-        """Write down how long the work took, and what the program said on stderr."""
+        """Record how long the work took, and what the program wrote to stderr."""
         now = self.around.clock.now()
         errors = self.around.masker.mask_text("\n".join(attempt.errors))
         data: dict[str, JsonValue] = {"turn": self.at.turn, "exit": attempt.code}
@@ -331,7 +341,7 @@ class ContainerTurn:
         await self.telling.record(WorkTimed(at=self.around.clock.now(), seconds=seconds))
 
     async def _say_lost(self) -> None:
-        if any(who == "You" for who, _ in self.past.said):
+        if any(speaker == "You" for speaker, _ in self.past.transcript):
             await self.telling.note(f"{self.adapter.name} has lost the conversation; it starts a new one, and is told what was said before")
 
     def _task(self, conversation: str) -> Task:
@@ -341,17 +351,17 @@ class ContainerTurn:
         return Task(name, not conversation, text, provider, model, self.reach.keys)
 
     def _model(self) -> tuple[str, str]:
-        """Return provider and model as the user named them; a name that is no provider's leaves the choice to the agent."""
+        """Return the provider and model that the user named; a name without a provider leaves the choice to the agent."""
         provider, _, model = self.past.model.partition(":")
         if provider in self.adapter.providers and model:
             return provider, model
         if provider in _KNOWN_PROVIDERS and model:
-            able = ", ".join(self.adapter.providers)
-            raise TurnFailed(f"{self.adapter.name} cannot use the model `{self.past.model}`; it talks to: {able}")
+            providers = ", ".join(self.adapter.providers)
+            raise TurnFailed(f"{self.adapter.name} cannot use the model `{self.past.model}`; it talks to: {providers}")
         return "", ""
 
     async def _is_kept(self, conversation: str) -> bool:
-        """Tell whether the agent can go on with a conversation, as far as that can be seen from outside."""
+        """Tell whether the agent can resume a conversation, as far as we can see from outside."""
         return not self.adapter.transcripts(conversation) or bool(await self._sizes(conversation))
 
     async def _sizes(self, conversation: str) -> Mapping[Path, int]:

@@ -19,20 +19,20 @@ from curtainwall.model import CurtainwallError, TurnFailed
 _MIB: Final = 1024**2
 _BLOCK: Final = 512
 _LEAST: Final = 4096
-"""What an entry counts at least, so that many empty files count as well."""
+"""The least size that an entry counts for, so that many empty files count too."""
 _DEEPEST: Final = 128
 _EVERY: Final = 5.0
 _SPARING: Final = 20.0
-"""How many times as long as a measurement took nothing is measured after it."""
+"""The pause after a measurement, as a multiple of its duration."""
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Unmeasurable(Exception):
-    """A directory cannot be looked through; the message names it."""
+    """A directory cannot be read; the message names it."""
 
 
 class DiskUse:
-    """What the workspace and the agent's home hold together; of a project, only what the turn adds counts."""
+    """The combined size of the workspace and the agent's home; in a project, only what the turn adds counts."""
 
     def __init__(self, folders: ContainerFolders, most: int) -> None:
         self._folders = folders
@@ -45,11 +45,11 @@ class DiskUse:
 
     @property
     def is_measuring(self) -> bool:
-        """Tell whether a measurement has begun and was not judged yet."""
+        """Tell whether a measurement has started and is not evaluated yet."""
         return self._measuring is not None
 
     async def look(self) -> None:
-        """Begin to measure where it is time, and raise `TurnFailed` where the last measurement found too much."""
+        """Start a measurement if it is due, and raise `TurnFailed` if the last one exceeded the limit."""
         if self._measuring is None and self._is_due():
             self._measuring = asyncio.create_task(asyncio.to_thread(self._measure))
         if self._measuring is not None and self._measuring.done():
@@ -57,14 +57,14 @@ class DiskUse:
             self._judge(measured)
 
     async def close(self) -> None:
-        """Measure no longer."""
+        """Stop measuring."""
         self._is_over.set()
         if self._measuring is not None:
             await asyncio.gather(self._measuring, return_exceptions=True)
 
     def _is_due(self) -> bool:
         free = shutil.disk_usage(self._folders.state).free
-        # Whoever fills the disk quickly is looked at earlier.
+        # Measure earlier if the disk fills quickly.
         is_due = time.monotonic() >= self._next or self._free - free > self._most // 16
         self._free = free if is_due else self._free
         return is_due
@@ -103,7 +103,7 @@ _SETTING: Final = "`disk` in [containers]"
 
 
 def _sizes(folders: ContainerFolders, is_over: threading.Event) -> Iterator[int]:
-    """Yield the size of everything in the workspace and the agent's home, what has several names once."""
+    """Yield the size of every entry in the workspace and the agent's home; hard links count once."""
     seen = set[tuple[int, int]]()
     for top in (folders.workspace, folders.state):
         for about in _walk(str(top)):
@@ -117,7 +117,7 @@ def _sizes(folders: ContainerFolders, is_over: threading.Event) -> Iterator[int]
 
 
 class _Level:
-    """An opened directory, and how far it was looked through."""
+    """An open directory, and how far it has been read."""
 
     def __init__(self, name: str, above: int | None) -> None:
         self.name = name
@@ -129,13 +129,13 @@ class _Level:
         return next(self._entries, None)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
         self._entries.close()
         os.close(self.descriptor)
 
 
 def _walk(top: str) -> Iterator[os.stat_result]:
-    """Yield what is beneath a directory, by descriptor, never following a link; what goes meanwhile is not there."""
+    """Yield everything beneath a directory, by descriptor and without following links; entries that vanish are skipped."""
     levels = list[_Level]()
     try:
         _enter(levels, top, None)
@@ -157,14 +157,14 @@ def _walk(top: str) -> Iterator[os.stat_result]:
 
 
 def _enter(levels: list[_Level], name: str, owner: int | None) -> None:
-    """Go on with a directory, unless it is gone or none of ours."""
+    """Descend into a directory unless it is gone or not ours."""
     path = "/".join((*(level.name for level in levels[:4]), *(("…",) if len(levels) > 4 else ()), name))
     if len(levels) >= _DEEPEST:
         raise Unmeasurable(f"more than {_DEEPEST} directories lie in each other at {quoted(path)}")
     try:
         levels.append(_Level(name, levels[-1].descriptor if levels else None))
     except PermissionError:
-        # As an ordinary user we are who the agent is, and a directory that it closed to itself is closed to us.
+        # As an ordinary user we share the agent's user id, so a directory that it closed to itself is closed to us.
         if owner == os.geteuid():
             raise Unmeasurable(f"{quoted(path)} is closed to its own user") from None
     except OSError:
@@ -175,11 +175,11 @@ _WRITTEN_EVERY: Final = 30.0
 _ROOM_EVERY: Final = 1.0
 
 Write = Callable[[float], Awaitable[None]]
-"""Writes down seconds of work."""
+"""Records seconds of work."""
 
 
 class ContainerTurnWatch(TurnWatch):
-    """Pauses the container while a human is asked and the agent is silent; stops the turn where the agent fills the disk."""
+    """Pauses the container while a human is asked and the agent is silent; stops the turn if the agent fills the disk."""
 
     def __init__(self, engine: Engine, container: str, limits: ContainerLimits, write: Write, folders: ContainerFolders) -> None:
         super().__init__(limits.turn)
@@ -194,18 +194,18 @@ class ContainerTurnWatch(TurnWatch):
         self._is_paused = False
 
     async def write_down(self) -> None:
-        """Have the work so far written down, as far as it is not."""
+        """Record the work that is not recorded yet."""
         seconds, self._written = max(0.0, self.worked - self._written), self.worked
         await self._write(seconds)
 
     def next_look(self) -> float | None:
-        """Return the seconds until the time is up, there may be no room any more, or the container can be paused."""
+        """Return the seconds until the time is up, the disk may be full, or the container can be paused."""
         if not self.asked:
             return min(_ROOM_EVERY, self.left)
         return None if self._is_paused else min(_ROOM_EVERY, max(0.0, self.heard_at + self._pause_after - time.monotonic()))
 
     async def look(self) -> None:
-        """Pause the container or let it go on, and write down what was worked.
+        """Pause or resume the container, and record the work done.
 
         Raise `TryLater` where a disk is full, and `TurnFailed` where the session keeps too much on it.
         """
@@ -216,7 +216,7 @@ class ContainerTurnWatch(TurnWatch):
             await self.write_down()
 
     async def close(self) -> None:
-        """Look no longer."""
+        """Stop watching."""
         await self._disk.close()
 
     async def _pause_or_go_on(self) -> None:

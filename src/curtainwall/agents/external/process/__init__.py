@@ -1,4 +1,4 @@
-"""Claude Code as a local process, confined, with the session's tools and none of its own; its conversations, and a pool for all of them."""
+"""Claude Code as a confined local process that has only the session's tools; its conversations, and a pool of processes."""
 
 from curtainwall.agents.external.process.agent import ProcessAgent
 from curtainwall.agents.external.process.conversation import (

@@ -1,4 +1,4 @@
-"""Claude Code as a local process behind the port of all agents: each turn in a running, a resumed or a new conversation."""
+"""Claude Code as a local process behind the agent port: each turn continues, resumes or starts a conversation."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ _BAD_ENDS: Final = (AgentCrashed, AgentGarbled, AgentSilent, NoAnswer)
 
 @dataclass(slots=True)
 class TurnWork:
-    """One turn's work, from the log to the log."""
+    """One turn, from reading the log to recording the result."""
 
     at: TurnAt
     keeper: SessionProcess
@@ -45,38 +45,38 @@ class TurnWork:
     sync: Callable[[], ProcessHistory]
 
     async def work(self) -> TurnResult:
-        """Do it."""
+        """Run the turn."""
         keeper = self.keeper
         if keeper.past.conversation and keeper.past.share() >= keeper.around.limits.full:
             await self._carry_over()
             if keeper.past.exhausted:
                 return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
-        wanted = "\n\n".join(keeper.past.wanted)
+        wanted = "\n\n".join(keeper.past.undelivered)
         text, mark = keeper.past.message(), message_mark(self.at.turn, wanted) if wanted else keeper.fresh()
         running = keeper.warm()
         if running is not None:
             return await self._send(running, text, mark)
         folders = keeper.folders
-        taken = await asyncio.to_thread(open_conversation, keeper.past, folders.state, folders.workspace, mark, keeper.fresh())
-        return await self._taken_up(taken, text, mark)
+        opening = await asyncio.to_thread(open_conversation, keeper.past, folders.state, folders.workspace, mark, keeper.fresh())
+        return await self._open(opening, text, mark)
 
-    async def _taken_up(self, taken: ConversationOpening, text: str, mark: str) -> TurnResult:
-        if taken.is_delivered:
-            await self._note_delivery(taken, mark)
-            if taken.answer is not None:
-                await self.telling.whole(taken.answer)
+    async def _open(self, opening: ConversationOpening, text: str, mark: str) -> TurnResult:
+        if opening.is_delivered:
+            await self._note_delivery(opening, mark)
+            if opening.answer is not None:
+                await self.telling.whole(opening.answer)
                 return TurnResult(status=TurnStatus.DONE)
             text, mark = self.sync().message(), self.keeper.fresh()
-        if taken.lost:
-            await self._say_lost(taken.lost)
-        running = await self.keeper.started(taken.conversation, is_new=taken.is_new)
+        if opening.lost:
+            await self._say_lost(opening.lost)
+        running = await self.keeper.started(opening.conversation, is_new=opening.is_new)
         try:
-            return await self._send(running, f"{taken.preface}{text}", mark)
+            return await self._send(running, f"{opening.preface}{text}", mark)
         except ConversationLost as fault:
-            if taken.is_new:
+            if opening.is_new:
                 raise TurnFailed("the agent does not know a conversation that has just begun") from fault
-            again = replace_lost_conversation(self.keeper.past, "the agent cannot go on with it", self.keeper.fresh())
-            return await self._taken_up(again, text, mark)
+            replacement = replace_lost_conversation(self.keeper.past, "the agent cannot go on with it", self.keeper.fresh())
+            return await self._open(replacement, text, mark)
 
     async def _send(self, running: RunningProcess, text: str, mark: str) -> TurnResult:
         around, seat = self.keeper.around, self.keeper.seat
@@ -90,7 +90,7 @@ class TurnWork:
                 await asyncio.shield(self._withdraw())
             raise
         except (AgentErred, LoginNeeded):
-            # A refusal for want of budget is, to the agent, one for want of a key.
+            # To the agent, a refusal for lack of budget looks like a missing key.
             if self.sync().exhausted:
                 return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
             raise
@@ -105,7 +105,7 @@ class TurnWork:
                 await self.keeper.pool.stop(seat, grace=0)
 
     async def _withdraw(self) -> None:
-        """Take back what the agent asked for in a turn that nobody wants any more."""
+        """Withdraw the open calls of an interrupted turn."""
         for call in self.sync().asks.open_in(self.at.turn):
             await self.keeper.around.gate.drop(self.at.session, call, "the turn was interrupted")
 
@@ -117,9 +117,9 @@ class TurnWork:
                 await self.telling.note(f"the conversation is nearly too long, and could not be summarised: {fault}")
         self.sync()
 
-    async def _note_delivery(self, taken: ConversationOpening, mark: str) -> None:
-        """Write down what the transcript says: the message arrived before our process ended."""
-        data = {"conversation": taken.conversation, "delivered": self.at.turn, "mark": mark}
+    async def _note_delivery(self, opening: ConversationOpening, mark: str) -> None:
+        """Record what the transcript shows: the message arrived before our process ended."""
+        data = {"conversation": opening.conversation, "delivered": self.at.turn, "mark": mark}
         await self.telling.record(ExtensionNoted(at=self.keeper.around.clock.now(), extension=EXTENSION, data=dict(data)))
 
     async def _say_lost(self, why: str) -> None:
@@ -127,12 +127,12 @@ class TurnWork:
 
 
 class ProcessAgent:
-    """Local processes, for any number of sessions. What is held in memory is only there to be quick; the log and the disk know it all."""
+    """Runs local processes for any number of sessions. Memory is only a cache; the log and the disk hold everything."""
 
     def __init__(self, around: ProcessPorts) -> None:
         self._around = around
         self._pool = ProcessPool(ProcessMeans(around.outside, around.limits, os.getuid(), around.shares))
-        self._known: dict[SessionId, ProcessHistory] = {}
+        self._histories: dict[SessionId, ProcessHistory] = {}
 
     @property
     def alive(self) -> int:
@@ -147,7 +147,7 @@ class ProcessAgent:
             await around.gate.drop(at.session, call, "the agent was gone when the answer came")
         waits_for = past.asks.open_in(at.turn)
         if waits_for and not granted and not past.asks.refusals:
-            # Whoever asked is gone, and nothing was answered since: all that the agent could do is ask again.
+            # The process that asked is gone and nothing was answered since: the agent could only ask again.
             return TurnResult(status=TurnStatus.WAITING, waits_for=waits_for)
         telling = LiveText(at, around.journal, around.clock, around.masker)
         async with self._pool.borrow(at.session, telling.does) as seat:
@@ -155,15 +155,15 @@ class ProcessAgent:
             try:
                 return await TurnWork(at, keeper, telling, lambda: self._synced(at.session)).work()
             except TurnFailed as fault:
-                # It may say what the agent said.
+                # The message may quote the agent, secrets included.
                 raise type(fault)(telling.masked(str(fault))) from fault
 
     async def compact(self, session: SessionId, instructions: str) -> None:
-        """Have the agent replace its history by a summary, or record why not."""
+        """Have the agent replace its history with a summary, or record why it did not."""
         around, now = self._around, self._around.clock.now
 
-        def tell(words: str) -> None:
-            around.journal.say(session, Live(kind="doing", text=words))
+        def tell(text: str) -> None:
+            around.journal.publish(session, Live(kind="doing", text=text))
 
         tell("summarising older messages")
         try:
@@ -177,30 +177,30 @@ class ProcessAgent:
             await around.journal.record(session, (CompactionSkipped(at=now(), why=why),))
 
     def last_words(self, session: SessionId) -> str:
-        """Return what the agent said last."""
+        """Return the agent's last reply."""
         return self._synced(session).last_words()
 
     def forget(self, session: SessionId) -> None:
-        """Let go of what is held in memory for a session; its process rests, and goes by itself."""
-        self._known.pop(session, None)
+        """Discard what is held in memory for a session; its process ends once it has been idle long enough."""
+        self._histories.pop(session, None)
 
     async def sleep(self, session: SessionId) -> None:
-        """End a session's process, unless it is at work; the next message resumes the conversation."""
+        """End a session's process unless it is working; the next message resumes the conversation."""
         await self._pool.drop(session)
 
     async def wake(self, session: SessionId) -> str:
-        """Start a session's process before anybody needs it, and say what came of it; before the first message none can be resumed."""
+        """Start a session's process ahead of its next turn and return the outcome; without a first message there is none to resume."""
         async with self._pool.borrow(session, lambda _: None) as seat:
             running = await SessionProcess(self._around, self._pool, seat, self._synced(session), lambda _: None).resumed()
         return AWAKE if running is not None else "it has no conversation to go on with yet; its process starts with the next message"
 
     async def close(self) -> None:
-        """End the processes of this process."""
+        """End all processes."""
         await self._pool.close()
 
     def _synced(self, session: SessionId) -> ProcessHistory:
-        past = self._known.get(session)
+        past = self._histories.get(session)
         if past is None:
-            past = self._known[session] = ProcessHistory(EXTENSION, self._around.journal.load)
+            past = self._histories[session] = ProcessHistory(EXTENSION, self._around.journal.load)
         past.sync(self._around.feed, session)
         return past

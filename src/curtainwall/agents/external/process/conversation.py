@@ -1,4 +1,4 @@
-"""A session's conversation with Claude Code, from the log and from disk: whether it can be resumed, is already answered, or was lost."""
+"""A session's conversation with Claude Code, compared between log and disk: whether it can be resumed, is already answered, or was lost."""
 
 import re
 from collections.abc import Mapping
@@ -28,14 +28,14 @@ class ProcessHistory(foreign.ExternalHistory):
     """A session up to an entry of its log."""
 
     marks: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """Each delivered message of this conversation, and how much had been said, with it, by then."""
+    """Each delivered message of this conversation, with the length of `said` right after it."""
     summary: str = ""
-    """What the conversation before this one came to, until the agent was told."""
+    """A summary of the previous conversation, until it is delivered to the agent."""
     used: int = 0
     size: int = 0
 
     def sync(self, feed: Feed, session: SessionId) -> None:
-        """Take in what the log has beyond the cursor; raise `NotFound` where it has nothing at all."""
+        """Take in the events after the cursor; raise `NotFound` if the log is empty."""
         for recorded in feed.read(session_stream(session), self.cursor):
             self.take(recorded.event)
             self.cursor = recorded.seq
@@ -49,7 +49,7 @@ class ProcessHistory(foreign.ExternalHistory):
         foreign.ExternalHistory.take(self, event)
 
     def note(self, data: Mapping[str, object]) -> None:
-        """Take in what was written down here: a conversation that begins or is adopted, or a message that was delivered."""
+        """Take in a note of this package: a conversation was started or adopted, or a message was delivered."""
         before = self.conversation
         foreign.ExternalHistory.note(self, data)
         if self.conversation != before:
@@ -59,33 +59,33 @@ class ProcessHistory(foreign.ExternalHistory):
         if isinstance(summary, str):
             self.summary = summary
         if isinstance(mark, str):
-            self.marks.append((mark, len(self.said)))
+            self.marks.append((mark, len(self.transcript)))
             self.summary = ""
 
     def share(self) -> float:
-        """Return how full the model's context is, 0 where nobody knows."""
+        """Return the used share of the model's context, 0 if unknown."""
         return self.used / self.size if self.size else 0.0
 
     @property
     def was_answered(self) -> bool:
         """Tell whether the agent has said anything in this conversation."""
-        return bool(self.marks) and any(who == "You" for who, _ in self.said[self.marks[0][1] :])
+        return bool(self.marks) and any(speaker == "You" for speaker, _ in self.transcript[self.marks[0][1] :])
 
     def answers_since(self, mark: str) -> int:
-        """Return how many of the messages delivered after this one were answered, in part at least."""
+        """Return how many of the messages delivered after this one were answered, at least in part."""
         names = [name for name, _ in self.marks]
         places = [place for _, place in self.marks[names.index(mark) + 1 :]]
-        after = zip(places, [*places[1:], len(self.said)], strict=True)
-        return sum(any(who == "You" for who, _ in self.said[begin:end]) for begin, end in after)
+        spans = zip(places, [*places[1:], len(self.transcript)], strict=True)
+        return sum(any(speaker == "You" for speaker, _ in self.transcript[begin:end]) for begin, end in spans)
 
     def text_since(self, mark: str) -> str:
         """Return what was said after a delivered message and its answer."""
-        places = [place for known, place in self.marks if known == mark]
-        after = self.said[places[-1] :] if places else []
-        # The answer to the message itself comes first, and is there where the message is.
+        places = [place for name, place in self.marks if name == mark]
+        after = self.transcript[places[-1] :] if places else []
+        # Skip the answer to the message itself: the transcript has it if it has the message.
         while after and after[0][0] == "You":
             after = after[1:]
-        return "\n\n".join(f"{who}: {text}" for who, text in after)
+        return "\n\n".join(f"{speaker}: {text}" for speaker, text in after)
 
 
 _NAME: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -93,7 +93,7 @@ _NAME: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class ConversationStatus:
-    """How a session's conversation stands; a broken one is replaced by the next message, which says so."""
+    """The status of a session's conversation. The next message replaces a broken one and says so."""
 
     conversation: str
     state: Literal["none", "kept", "broken"]
@@ -103,37 +103,37 @@ class ConversationStatus:
 
 def conversation_status(past: ProcessHistory, folders: ProcessFolders) -> ConversationStatus:
     """Compare the log with the files."""
-    found = conversations_in(folders.state, folders.workspace)
-    orphans = tuple(each for each in found if each.conversation != past.conversation)
+    stored = conversations_in(folders.state, folders.workspace)
+    orphans = tuple(each for each in stored if each.conversation != past.conversation)
     if not past.conversation or not past.marks:
         return ConversationStatus(past.conversation, "none", orphans=orphans)
-    read = read_transcript(transcript_path(folders.state, folders.workspace, past.conversation))
-    if read == GONE and not past.was_answered:
+    transcript = read_transcript(transcript_path(folders.state, folders.workspace, past.conversation))
+    if transcript == GONE and not past.was_answered:
         return ConversationStatus(past.conversation, "none", orphans=orphans)
-    if isinstance(read, Damage):
-        return ConversationStatus(past.conversation, "broken", read.why, orphans)
-    if not read.leads_back([mark for mark, _ in past.marks]):
+    if isinstance(transcript, Damage):
+        return ConversationStatus(past.conversation, "broken", transcript.why, orphans)
+    if not transcript.leads_back([mark for mark, _ in past.marks]):
         return ConversationStatus(past.conversation, "broken", PART_MISSING, orphans)
     return ConversationStatus(past.conversation, "kept", orphans=orphans)
 
 
 def adoption_event(conversation: str, at: Millis) -> ExtensionNoted:
-    """Return the event by which a session's agent goes on with a conversation that was claimed for it."""
+    """Return the event that makes a session's agent continue a claimed conversation."""
     return ExtensionNoted(at=at, extension=EXTENSION, data={"conversation": conversation, "adopted": True})
 
 
 def claim_conversation(folders: ProcessFolders, conversation: str, source: Path | None) -> None:
-    """See that a conversation can be gone on with by a session, copied from elsewhere where a file is named; raise `CommandRefused`."""
+    """Check that a session can continue a conversation, after copying it from `source` if given; raise `CommandRefused`."""
     if not _NAME.fullmatch(conversation):
         raise CommandRefused(f"{quoted(conversation)} is no id of a conversation")
     if source is not None:
-        outside = read_transcript(source)
-        if isinstance(outside, Damage):
-            raise CommandRefused(f"the conversation {quoted(str(source))} cannot be adopted: {outside.why}")
+        original = read_transcript(source)
+        if isinstance(original, Damage):
+            raise CommandRefused(f"the conversation {quoted(str(source))} cannot be adopted: {original.why}")
         copy_conversation(source, folders.state, folders.workspace, conversation)
-    read = read_transcript(transcript_path(folders.state, folders.workspace, conversation))
-    if isinstance(read, Damage):
-        raise CommandRefused(f"the conversation `{conversation}` cannot be adopted: {read.why}")
+    transcript = read_transcript(transcript_path(folders.state, folders.workspace, conversation))
+    if isinstance(transcript, Damage):
+        raise CommandRefused(f"the conversation `{conversation}` cannot be adopted: {transcript.why}")
 
 
 _LACKS = "Your memory lacks what was said last:\n\n{told}\n\nNow:\n\n"
@@ -147,52 +147,52 @@ class ConversationOpening:
     conversation: str
     is_new: bool
     preface: str = ""
-    """What the agent has to be told before the message."""
+    """Text to put before the message."""
     lost: str = ""
-    """Why the conversation before is lost, for people."""
+    """Why the previous conversation was lost, for people."""
     is_delivered: bool = False
-    """The message is in the conversation already."""
+    """The message is already in the conversation."""
     answer: str | None = None
-    """The whole answer to it, where that is there too."""
+    """The complete answer to it, if that is there too."""
 
 
 def open_conversation(past: ProcessHistory, state: Path, workspace: Path, mark: str, fresh: str) -> ConversationOpening:
-    """Look at what is on disk; `fresh` is the name of a conversation that may have to begin."""
+    """Decide from the files how to open the conversation; `fresh` names a new one if it is needed."""
     if not past.conversation:
-        return ConversationOpening(fresh, True, _retold(past))
-    found = read_transcript(transcript_path(state, workspace, past.conversation), mend=True)
-    if isinstance(found, ClaudeTranscript):
-        return _kept(past, found, mark, fresh)
-    if not past.marks and found == GONE:
-        # It was given its name and never began.
-        return ConversationOpening(past.conversation, True, _retold(past))
-    if not past.was_answered and found == GONE:
-        # Its first turn failed before anything was written down: nothing is lost that the log does not have.
-        return ConversationOpening(fresh, True, _retold(past))
-    return replace_lost_conversation(past, found.why, fresh)
+        return ConversationOpening(fresh, True, _replayed(past))
+    transcript = read_transcript(transcript_path(state, workspace, past.conversation), mend=True)
+    if isinstance(transcript, ClaudeTranscript):
+        return _kept(past, transcript, mark, fresh)
+    if not past.marks and transcript == GONE:
+        # It was named but never started.
+        return ConversationOpening(past.conversation, True, _replayed(past))
+    if not past.was_answered and transcript == GONE:
+        # Its first turn failed before anything was written: the log has everything.
+        return ConversationOpening(fresh, True, _replayed(past))
+    return replace_lost_conversation(past, transcript.why, fresh)
 
 
 def replace_lost_conversation(past: ProcessHistory, why: str, fresh: str) -> ConversationOpening:
-    """Begin a new conversation in place of one that cannot be gone on with."""
-    return ConversationOpening(fresh, True, _retold(past), why)
+    """Start a new conversation in place of one that cannot be resumed."""
+    return ConversationOpening(fresh, True, _replayed(past), why)
 
 
-def _kept(past: ProcessHistory, found: ClaudeTranscript, mark: str, fresh: str) -> ConversationOpening:
-    if found.has(mark):
-        return ConversationOpening(past.conversation, False, is_delivered=True, answer=found.answer_to(mark))
-    known = [each for each, _ in past.marks]
-    if not found.leads_back(known):
+def _kept(past: ProcessHistory, transcript: ClaudeTranscript, mark: str, fresh: str) -> ConversationOpening:
+    if transcript.has(mark):
+        return ConversationOpening(past.conversation, False, is_delivered=True, answer=transcript.answer_to(mark))
+    delivered = [name for name, _ in past.marks]
+    if not transcript.leads_back(delivered):
         return replace_lost_conversation(past, PART_MISSING, fresh)
-    there = next((each for each in reversed(known) if found.has(each)), None)
-    if not known or there == known[-1]:
+    newest = next((name for name in reversed(delivered) if transcript.has(name)), None)
+    if not delivered or newest == delivered[-1]:
         return ConversationOpening(past.conversation, False)
-    if there is not None and past.answers_since(there) <= 1:
-        # It was ended before it wrote down its last turn, which the log has; so were those before it that came to nothing.
-        return ConversationOpening(past.conversation, False, _LACKS.format(told=past.text_since(there)))
+    if newest is not None and past.answers_since(newest) <= 1:
+        # The process ended before it wrote its last turn, which the log has. Unanswered turns before it are no loss.
+        return ConversationOpening(past.conversation, False, _LACKS.format(told=past.text_since(newest)))
     return replace_lost_conversation(past, "its file was cut short", fresh)
 
 
-def _retold(past: ProcessHistory) -> str:
+def _replayed(past: ProcessHistory) -> str:
     if past.summary:
         return _CARRIED.format(told=past.summary)
-    return past.retold_message("") if past.said else ""
+    return past.replay_message("") if past.transcript else ""

@@ -16,17 +16,17 @@ from curtainwall.host.home import Home
 from curtainwall.model import NotFound, SessionId, TryLater, TurnAt, TurnFailed, Workspace
 
 EXTENSION: Final = "process"
-"""Under this name the log keeps what only this room knows."""
+"""The log keeps this package's notes under this name."""
 
 BETWEEN_TURNS: Final = "between turns"
-"""In the place of a turn, for what an agent does in none: making its history shorter."""
+"""Stands for a turn while an agent works outside one, to compact its history."""
 
 TOOLS_SOCKET: Final = "mcp.sock"
 EGRESS_SOCKET: Final = "egress.sock"
 """The session's two sockets, in its run directory: its tools, and the way to the models."""
 
 HOW_TO_SIGN_IN: Final = "set `ANTHROPIC_API_KEY` or `CLAUDE_CODE_OAUTH_TOKEN`; docs/models.md has the other places for keys"
-"""What to do where the provider does not know who we are."""
+"""What to do if the provider rejects us."""
 
 _GIB = 1024**3
 
@@ -40,11 +40,11 @@ class WrongVersion(TurnFailed):
 
 
 class LoginNeeded(TurnFailed):
-    """The provider does not know who we are; the message says where a key goes."""
+    """The provider rejects us; the message says where a key goes."""
 
 
 class AgentErred(TurnFailed):
-    """The agent says itself that the turn failed."""
+    """The agent reports that the turn failed."""
 
 
 class AgentCrashed(TurnFailed):
@@ -56,15 +56,15 @@ class AgentSilent(TurnFailed):
 
 
 class AgentGarbled(TurnFailed):
-    """The process wrote what is not stream-json and was ended."""
+    """The process wrote output that is not stream-json and was ended."""
 
 
 class NoAnswer(TurnFailed):
-    """The process ended well, and without an answer."""
+    """The process ended normally but without an answer."""
 
 
 class ConversationTaken(TryLater):
-    """Another process of this machine is in the conversation; two at once would spoil it."""
+    """Another process on this machine is in the conversation; two at once would spoil it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,28 +72,28 @@ class ProcessLimits:
     """How much processes may use. Times in seconds, sizes in bytes."""
 
     processes: int = 10
-    """How many live at once, over all sessions of this process of ours."""
+    """How many may run at once, over all sessions of this service."""
     idle: float = 5 * 60.0
-    """When a process that has nothing to do is ended."""
+    """How long a process may be idle before it is ended."""
     health: float = 30.0
-    """How often a process that has nothing to do is asked for a sign of life."""
+    """How often an idle process is pinged."""
     silence: float = 180.0
-    """How long a process at work may say nothing, unless a call of it runs or a human is asked."""
+    """How long a working process may be silent, unless one of its calls runs or a human is asked."""
     turn: float = 2 * 3600.0
-    """How long a turn may work; time at which a human is waited for does not count."""
+    """How long a turn may work; time spent waiting for a human does not count."""
     grace: float = 3.0
-    """How long an interrupted turn, or a process that is to end, has for it."""
+    """How long an interrupted turn, or a stopping process, may take to end."""
     back_off: float = 0.5
-    """How long the second start after failures waits; each further one twice as long, up to half a minute."""
+    """How long the second start after failures waits; each further one waits twice as long, up to half a minute."""
     memory: int = 4 * _GIB
     children: int = 256
     full: float = 0.92
-    """The share of the model's context at which the conversation goes on, summarised, in a new one."""
+    """The share of the model's context at which the conversation is summarised and continues in a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessFolders:
-    """The directories of one session. Of the workspace only its path is told; the agent sees its files through the session's tools."""
+    """The directories of one session. The agent gets only the workspace's path; it sees the files through the session's tools."""
 
     workspace: Path
     orientation: Path
@@ -104,18 +104,18 @@ class ProcessFolders:
 
 @dataclass(frozen=True, slots=True)
 class ProcessNetwork:
-    """What an agent gets for its ways out: stand-in keys by provider, and the certificates (PEM) that it has to trust."""
+    """An agent's network access: stand-in keys by provider, and the certificates (PEM) that it must trust."""
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     certificates: str = ""
     hosts: str = ""
-    """What it is told of the hosts that its tools may fetch from freely."""
+    """Text for the agent about the hosts that its tools may fetch from freely."""
     turn: Callable[[TurnAt], AbstractAsyncContextManager[object]] = nullcontext
-    """Opened around each turn, so that what passes is counted and judged as the turn's; left when all of it is written down."""
+    """Opened around each turn, so that its traffic counts as the turn's and is judged as such; exits once all of it is recorded."""
 
 
 class ProcessSockets(Protocol):
-    """Whoever opens a session's two sockets, for as long as a process lives: its tools, and the way to the models."""
+    """Opens a session's two sockets while a process runs: one to its tools, one to the models."""
 
     def open(self, session: SessionId, run: Path, user: int, providers: Sequence[str]) -> AbstractAsyncContextManager[ProcessNetwork]:
         """Serve `mcp.sock` and `egress.sock` in the directory, for that user alone, while the context is open."""
@@ -129,7 +129,7 @@ def process_folders(home: Home, session: SessionId, workspace: Workspace) -> Pro
 
 
 TRIED: Final = "2.1.325"
-"""The version of Claude Code that all of this was tried with."""
+"""The version of Claude Code that this was tested with."""
 
 PROVIDER: Final = "anthropic"
 _OTHERS: Final = frozenset({"openai", "gemini"})
@@ -143,12 +143,12 @@ _EMPTY: Final = "empty"
 _CERTIFICATES: Final = "ca.pem"
 _NEEDED: Final = "/usr/bin/socat"
 
-# No agent can use a proxy on a Unix socket, so a bridge leads there from a port of the confinement's own loopback.
+# No agent can use a proxy on a Unix socket, so we bridge to it from a port on the confinement's loopback.
 _BRIDGED: Final = (
     f'socat TCP-LISTEN:{_PORT},bind=127.0.0.1,fork,reuseaddr UNIX-CONNECT:{_RUN}/{EGRESS_SOCKET} </dev/null >/dev/null 2>&1 & exec "$@"'
 )
 
-_WORDS: Final = """\
+_PROMPT: Final = """\
 You work for the user in the project {workspace}, inside a sandbox that Curtainwall runs.
 
 You have no tools of your own: use those of the server `{server}`. Through them, and only so, you see and change the project's files, run \
@@ -160,7 +160,7 @@ instead. It is final: do not look for a way around it. Tell the user what was re
 
 @dataclass(frozen=True, slots=True)
 class ProcessStart:
-    """One start of the program: which conversation, and whether it is there already."""
+    """One start of the program: which conversation, and whether that is new."""
 
     program: Path
     folders: ProcessFolders
@@ -169,22 +169,22 @@ class ProcessStart:
     model: str = ""
 
 
-def find_claude(told: str = "") -> Path:
-    """Return Claude Code's program by its real path: the one that was told, or the one on the path; raise `ProgramMissing`."""
-    found = shutil.which(told or "claude")
-    if found is None:
-        where = f"at {quoted(told)}" if told else "on the path"
+def find_claude(configured: str = "") -> Path:
+    """Return the real path of Claude Code's program, the configured one or the one on the path; raise `ProgramMissing`."""
+    program = shutil.which(configured or "claude")
+    if program is None:
+        where = f"at {quoted(configured)}" if configured else "on the path"
         raise ProgramMissing(
             f"there is no Claude Code {where}; install it (`npm install -g @anthropic-ai/claude-code`), "
             "or say in `processes.program` where it is"
         )
     if not os.path.exists(_NEEDED):
         raise ProgramMissing(f"`{_NEEDED}` is missing, which leads the agent to its tools; install it (on Debian: apt-get install socat)")
-    return Path(os.path.realpath(found))
+    return Path(os.path.realpath(program))
 
 
 def claude_model(name: str) -> str:
-    """Return the model as the agent calls it; a name that is no provider's leaves the choice to the agent. Raise `TurnFailed`."""
+    """Return the agent's name for the model, or nothing for a name without a provider, so that the agent chooses; raise `TurnFailed`."""
     provider, _, model = name.partition(":")
     if provider == PROVIDER and model:
         return model
@@ -194,41 +194,41 @@ def claude_model(name: str) -> str:
 
 
 def prepare(folders: ProcessFolders, reach: ProcessNetwork) -> None:
-    """Make the directories, closed to others, and write what the agent reads."""
+    """Create the private directories, and write what the agent reads."""
     for path in (folders.orientation, folders.run, folders.state, folders.locks):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folders.orientation / _EMPTY).mkdir(mode=0o500, exist_ok=True)
-    written = folders.orientation / _CERTIFICATES
-    hidden = written.with_name(f".{_CERTIFICATES}.new")
-    hidden.write_text(reach.certificates, encoding="utf-8")
-    hidden.rename(written)
+    certificates = folders.orientation / _CERTIFICATES
+    temporary = certificates.with_name(f".{_CERTIFICATES}.new")
+    temporary.write_text(reach.certificates, encoding="utf-8")
+    temporary.rename(certificates)
 
 
 def command(start: ProcessStart, hosts: str = "") -> list[str]:
-    """Return the command line inside; what the user says is never on it. `hosts` says which of them may be reached freely."""
-    words = _WORDS.format(workspace=start.folders.workspace, server=SERVER, hosts=f"\n\n{hosts}" if hosts else "")
+    """Return the command line inside the confinement, which never contains the user's text. `hosts` says which hosts are open."""
+    prompt = _PROMPT.format(workspace=start.folders.workspace, server=SERVER, hosts=f"\n\n{hosts}" if hosts else "")
     tools = {"type": "stdio", "command": "socat", "args": ["STDIO", f"UNIX-CONNECT:{_RUN}/{TOOLS_SOCKET}"]}
     return [
         *("/bin/sh", "-c", _BRIDGED, "sh", _PROGRAM),
         *("--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),
-        # Each answer follows the message that it answers, by that one's id.
+        # Each answer then follows a replay of the message it answers, with its id.
         "--replay-user-messages",
         *("--mcp-config", json.dumps({"mcpServers": {SERVER: tools}}), "--strict-mcp-config"),
-        # A project's own settings could bring hooks that run without asking.
+        # A project's settings could contain hooks that run without approval.
         *("--setting-sources", "user"),
-        # INVARIANT: every tool is the session's, and so every wish goes through the gate. What would be asked for beyond comes to us.
+        # INVARIANT: every tool is the session's, so every call goes through the gate. Requests for anything else come to us.
         *("--tools", "", "--allowedTools", f"mcp__{SERVER}", "--permission-prompt-tool", "stdio"),
-        *("--append-system-prompt", words, "--system-prompt-snapshot", "off"),
+        *("--append-system-prompt", prompt, "--system-prompt-snapshot", "off"),
         *(("--model", start.model) if start.model else ()),
         *(("--session-id", start.conversation) if start.is_new else ("--resume", start.conversation)),
     ]
 
 
 def confinement(start: ProcessStart, reach: ProcessNetwork, limits: ProcessLimits) -> Confinement:
-    """Return what the process is given: its own state to write to, its sockets and certificates, and an empty directory for the project.
+    """Return the process's confinement: its state, which it may write, its sockets and certificates, and an empty directory as the project.
 
-    The project itself is not there. A message could otherwise bring any of its files before the model by naming it (`@file`), past the
-    gate; and what a project brings along (settings, hooks, instructions) is not found.
+    The project itself is left out. Otherwise a message could show the model any project file by naming it (`@file`), bypassing the
+    gate, and Claude Code would load the project's settings, hooks and instructions.
     """
     folders = start.folders
     return Confinement(
@@ -241,7 +241,7 @@ def confinement(start: ProcessStart, reach: ProcessNetwork, limits: ProcessLimit
             (str(start.program), _PROGRAM),
         ),
         environment=_environment(folders, reach),
-        # Its run directory holds the two that it lives on, and nothing else in there is anybody's but its own.
+        # Its run directory holds the two sockets it needs; any other socket it can reach is its own.
         sockets=Sockets.ANY,
         bounds=Bounds(seconds=None, processes=limits.children, memory=limits.memory),
     )
@@ -261,7 +261,7 @@ def _environment(folders: ProcessFolders, reach: ProcessNetwork) -> Mapping[str,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "DO_NOT_TRACK": "1",
-        # Otherwise the session's tools are found only by a search of the model's.
+        # Otherwise the model would have to search for the session's tools.
         "ENABLE_TOOL_SEARCH": "false",
         "CLAUDE_CODE_MAX_RETRIES": "1",
         "MCP_TIMEOUT": "30000",

@@ -1,4 +1,4 @@
-"""The processes of all sessions: never more than allowed, a busy one never ended, the one that rested longest first."""
+"""The processes of all sessions, up to a limit. To make room, the one idle longest is ended; a busy one never is."""
 
 import asyncio
 import time
@@ -19,23 +19,23 @@ _LONGEST_BACK_OFF: Final = 30.0
 
 @dataclass(eq=False)
 class Seat:
-    """A session's place in the pool, with a process in it or none."""
+    """A session's place in the pool, with or without a process."""
 
     session: SessionId
     running: RunningProcess | None = None
     is_busy: bool = False
     rested_at: float = 0.0
     failures: int = 0
-    """How often in a row its process ended badly."""
+    """How often in a row its process failed."""
     failed_at: float = 0.0
     line: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
-    """Whoever wants the process, in the order in which they came."""
+    """Serialises the borrowers of the process, first come, first served."""
     resting: asyncio.TimerHandle | asyncio.Task[None] | None = field(default=None, repr=False)
     ending: asyncio.Task[None] | None = field(default=None, repr=False)
-    """The end of the process before; until then the conversation is locked."""
+    """The end of the previous process; until then the conversation is locked."""
 
     def failed(self) -> None:
-        """Note that its process ended badly."""
+        """Note that its process failed."""
         self.failures += 1
         self.failed_at = time.monotonic()
 
@@ -52,12 +52,12 @@ class ProcessPool:
 
     @property
     def alive(self) -> int:
-        """Return how many processes there are, those included that begin or end just now."""
+        """Return how many processes there are, including those that are starting or ending."""
         return self._ending + sum(seat.is_busy or seat.running is not None for seat in self._seats.values())
 
     @asynccontextmanager
     async def borrow(self, session: SessionId, tell: Notify) -> AsyncGenerator[Seat]:
-        """Lend a session its seat, one turn at a time; `tell` hears where it has to be waited for."""
+        """Lend a session its seat, one turn at a time; `tell` is called if the session has to wait."""
         seat = self._seats.get(session)
         if seat is None:
             seat = self._seats[session] = Seat(session)
@@ -75,7 +75,7 @@ class ProcessPool:
                 await self._tell_waiters()
 
     async def start(self, seat: Seat, start: ProcessStart, tell: Notify) -> RunningProcess:
-        """Start a process in a seat that is lent, in place of the one that is there."""
+        """Start a process in a borrowed seat, in place of the current one."""
         await self.stop(seat)
         wait = seat.failed_at + self._back_off(seat.failures) - time.monotonic()
         if wait > 0:
@@ -87,14 +87,14 @@ class ProcessPool:
         return running
 
     async def stop(self, seat: Seat, *, grace: float | None = None) -> None:
-        """End the process in a seat, if there is one, and wait for the end of one that somebody else ends."""
+        """End the process in a seat, if any; if it is already ending, wait for that."""
         running, seat.running = seat.running, None
         _leave_alone(seat)
         if running is not None:
             self._ending += 1
             seat.ending = asyncio.create_task(self._ended(running, self.means.limits.grace if grace is None else grace))
         if seat.ending is not None:
-            # However often whoever waits here is cancelled, the end is seen through.
+            # The process is ended even if the caller is cancelled here.
             await asyncio.shield(seat.ending)
 
     async def _ended(self, running: RunningProcess, grace: float) -> None:
@@ -110,28 +110,28 @@ class ProcessPool:
         self._seats.clear()
 
     async def drop(self, session: SessionId) -> None:
-        """End a session's process, unless it is at work."""
+        """End a session's process unless it is working."""
         seat = self._seats.get(session)
         if seat is not None and not seat.line.locked():
             await self.stop(seat)
             self._forget(seat)
 
     async def _admit(self, seat: Seat, tell: Notify) -> None:
-        """Return when there is room for the seat; whoever came first is first."""
+        """Return when there is room for the seat, in order of arrival."""
         _leave_alone(seat)
         if seat.running is not None and seat.running.is_alive:
             seat.is_busy = True
             return
         await self.stop(seat)
-        most, is_told = self.means.limits.processes, False
+        most, is_notified = self.means.limits.processes, False
         self._queue.append(seat)
         try:
             while self._queue[0] is not seat or self.alive >= most:
                 if self._queue[0] is seat and await self._make_room():
                     continue
-                if not is_told:
+                if not is_notified:
                     tell(f"{most} agents are at work already, which is the most; waiting until one of them is done")
-                    is_told = True
+                    is_notified = True
                 async with self._changed:
                     if self._queue[0] is not seat or (self.alive >= most and self._resting() is None):
                         await self._changed.wait()
@@ -141,11 +141,11 @@ class ProcessPool:
             await self._tell_waiters()
 
     async def _make_room(self) -> bool:
-        """End the process that has had nothing to do for longest; False where all are busy."""
+        """End the process that has been idle longest; return False if all are busy."""
         oldest = self._resting()
         if oldest is None:
             return False
-        # INVARIANT: between finding it at rest and taking its process out nothing else happens.
+        # INVARIANT: nothing else runs between finding the idle seat and taking its process out.
         await self.stop(oldest)
         self._forget(oldest)
         return True
@@ -158,11 +158,11 @@ class ProcessPool:
         def look() -> None:
             seat.resting = asyncio.create_task(self._watch(seat), name=f"agent of {seat.session} rests")
 
-        # Most are needed again before anybody has to look after them.
+        # Most processes are needed again before their first check, so a timer is enough until then.
         seat.resting = asyncio.get_running_loop().call_later(self._next_look(seat), look)
 
     async def _watch(self, seat: Seat) -> None:
-        """Look after a process that has nothing to do, and end it when it is not well or has rested for long enough."""
+        """Check on an idle process, and end it if it does not answer or has been idle too long."""
         while seat.running is not None and seat.running.is_alive and self._next_look(seat) > 0:
             if not await seat.running.is_well(self.means.limits.health):
                 break
@@ -172,7 +172,7 @@ class ProcessPool:
             self._forget(seat)
 
     def _next_look(self, seat: Seat) -> float:
-        """Return in how many seconds a process that rests has to be looked after."""
+        """Return the seconds until the next check of an idle process."""
         limits = self.means.limits
         return min(limits.health, max(0.0, seat.rested_at + limits.idle - time.monotonic()))
 
@@ -192,7 +192,7 @@ class ProcessPool:
 
 
 def _leave_alone(seat: Seat) -> None:
-    """Let nobody look after a seat from here on."""
+    """Stop checking on a seat."""
     resting, seat.resting = seat.resting, None
     if resting is not None and resting is not asyncio.current_task():
         resting.cancel()

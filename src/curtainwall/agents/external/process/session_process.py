@@ -46,7 +46,7 @@ _SUMMARISE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ShorterConversation:
-    """What a conversation came to; tokens before and after, 0 where nobody knows."""
+    """The summary of a conversation; tokens before and after, 0 if unknown."""
 
     text: str
     before: int = 0
@@ -54,29 +54,29 @@ class ShorterConversation:
 
 
 async def shorten(running: RunningProcess, instructions: str, mark: str, patience: float) -> ShorterConversation | None:
-    """Have the agent replace its history by a summary of its own making; None where it found nothing to replace."""
-    heard = await _exchange(running, f"/compact {' '.join(instructions.split())}".rstrip(), mark, patience)
-    short = next((signal for signal in heard if isinstance(signal, CompactionDone)), None)
-    summary = next((signal.text for signal in heard if isinstance(signal, CompactionSummary)), "")
-    return None if short is None else ShorterConversation(summary, short.before, short.after)
+    """Have the agent replace its history with a summary; None if there was nothing to replace."""
+    signals = await _exchange(running, f"/compact {' '.join(instructions.split())}".rstrip(), mark, patience)
+    done = next((signal for signal in signals if isinstance(signal, CompactionDone)), None)
+    summary = next((signal.text for signal in signals if isinstance(signal, CompactionSummary)), "")
+    return None if done is None else ShorterConversation(summary, done.before, done.after)
 
 
 async def summarise(running: RunningProcess, mark: str, patience: float) -> ShorterConversation | None:
-    """Have the agent write down what the conversation came to; None where it says nothing."""
-    heard = await _exchange(running, _SUMMARISE, mark, patience)
-    text = "\n\n".join(signal.text for signal in heard if isinstance(signal, WholeText))
+    """Have the agent summarise the conversation; None if it says nothing."""
+    signals = await _exchange(running, _SUMMARISE, mark, patience)
+    text = "\n\n".join(signal.text for signal in signals if isinstance(signal, WholeText))
     return ShorterConversation(text) if text else None
 
 
 async def _exchange(running: RunningProcess, text: str, mark: str, patience: float) -> list[Signal]:
-    """Tell a process something that is no turn of the session's, and return all that came until it was done."""
-    heard: list[Signal] = []
+    """Send a message outside any turn of the session, and return all signals until it is done."""
+    received: list[Signal] = []
     is_taken_up, running.has_been_told = not running.has_been_told, True
     await running.send(message_line(text, mark))
     try:
         async with asyncio.timeout(patience):
-            while (signals := await running.hear()) is not None:
-                heard += signals
+            while (signals := await running.read_signals()) is not None:
+                received += signals
                 for signal in signals:
                     match signal:
                         case ControlRequest():
@@ -86,10 +86,10 @@ async def _exchange(running: RunningProcess, text: str, mark: str, patience: flo
                         case MessageStarted():
                             is_taken_up = is_taken_up or signal.mark == mark
                         case ReportedEnd() if is_taken_up:
-                            return heard
+                            return received
                         case ReportedEnd():
-                            # So much was said to an earlier message, whose turn nobody waits for any more.
-                            heard.clear()
+                            # Everything so far answered an earlier message, whose turn is over.
+                            received.clear()
                         case _:
                             pass
     except TimeoutError:
@@ -102,7 +102,7 @@ _BYTES_PER_TOKEN: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class ProcessPorts:
-    """Everything that the agent meets, each through its port."""
+    """The ports and settings that the agent works with."""
 
     feed: Feed
     gate: Gate
@@ -118,7 +118,7 @@ class ProcessPorts:
 
 @dataclass(slots=True)
 class SessionProcess:
-    """A seat that is lent, and the process in it."""
+    """A borrowed seat, and the process in it."""
 
     around: ProcessPorts
     pool: ProcessPool
@@ -132,31 +132,31 @@ class SessionProcess:
         return self.around.folders_of(self.seat.session, self.past.workspace)
 
     def warm(self) -> RunningProcess | None:
-        """Return the process that is there already, where it is the right one."""
+        """Return the running process if it has the right conversation and model."""
         running = self.seat.running
         if running is None or not running.is_alive or running.start.conversation != self.past.conversation:
             return None
         return running if running.start.model == claude_model(self.past.model) else None
 
     async def started(self, conversation: str, *, is_new: bool) -> RunningProcess:
-        """Start a process in a conversation; where it is a new one, the log says so first."""
+        """Start a process in a conversation; record a new conversation in the log first."""
         start = ProcessStart(self.around.program_of(), self.folders, conversation, is_new, claude_model(self.past.model))
         if is_new and conversation != self.past.conversation:
             await self.note({"conversation": conversation})
         return await self.pool.start(self.seat, start, self.tell)
 
     async def resumed(self) -> RunningProcess | None:
-        """Return a process in the conversation as it is, or None where there is none to go on with."""
+        """Return a process in the existing conversation, or None if there is none to resume."""
         running = self.warm()
         if running is not None:
             return running
-        taken = await asyncio.to_thread(
+        opening = await asyncio.to_thread(
             open_conversation, self.past, self.folders.state, self.folders.workspace, self.fresh(), self.fresh()
         )
-        return None if taken.is_new else await self.started(taken.conversation, is_new=False)
+        return None if opening.is_new else await self.started(opening.conversation, is_new=False)
 
     async def shortened(self, instructions: str) -> ShorterConversation | None:
-        """Have the process shorten its conversation by its own means, and write down what came of it."""
+        """Have the process compact its conversation, and record the result."""
         running = await self.resumed()
         if running is None:
             return None
@@ -168,7 +168,7 @@ class SessionProcess:
         return done
 
     async def carried_over(self, at: TurnAt) -> None:
-        """Summarise the conversation and let a new one go on with it; where that fails the old one goes on."""
+        """Summarise the conversation and continue in a new one; if that fails, keep the old one."""
         running = await self.resumed()
         self.tell("the conversation is nearly too long; summarising it")
         if running is None:
@@ -184,18 +184,18 @@ class SessionProcess:
         await self.around.journal.record(self.seat.session, (await self._compacted("overflow", short), noted))
 
     async def note(self, data: dict[str, JsonValue]) -> None:
-        """Write down what only this room knows."""
+        """Record a note that only this package reads."""
         noted = ExtensionNoted(at=self.around.clock.now(), extension=EXTENSION, data=data)
         await self.around.journal.record(self.seat.session, (noted,))
 
     def fresh(self) -> str:
-        """Return a name that nothing has yet."""
+        """Return an unused id."""
         return str(uuid.UUID(bytes=self.around.clock.entropy(16), version=4))
 
-    async def _or_end(self, doing: Coroutine[None, None, ShorterConversation | None]) -> ShorterConversation | None:
-        """Do something with the process that is no turn; one that does not do it well is ended."""
+    async def _or_end(self, work: Coroutine[None, None, ShorterConversation | None]) -> ShorterConversation | None:
+        """Await work outside a turn; stop the process if it fails."""
         try:
-            return await doing
+            return await work
         except BaseException:
             await self.pool.stop(self.seat, grace=0)
             raise

@@ -20,23 +20,23 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def project_slug(project: str) -> str:
-    """Return the name for a real path: each UTF-16 unit that is no ASCII letter or digit is a dash; of a long one, beginning and hash."""
+    """Return Claude Code's name for a real path: dashes for all UTF-16 units but ASCII letters and digits; a long one is cut and hashed."""
     units = tuple(_units(project))
     plain = "".join(chr(unit) if unit < 128 and _PLAIN.match(chr(unit)) else "-" for unit in units)
     return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}-{_hash(units)}"
 
 
 def transcript_path(config: Path, project: Path, conversation: str) -> Path:
-    """Return where a conversation is kept, whether it is there or not.
+    """Return the path of a conversation, whether it exists or not.
 
-    Another version may hash otherwise, so a long name is also found by its beginning.
+    Another version may use another hash, so a long name is also matched by its beginning.
     """
     name = project_slug(str(project))
     expected = config / "projects" / name / f"{conversation}.jsonl"
     if expected.exists() or len(name) <= _LONGEST:
         return expected
-    found = (path for path in (config / "projects").glob(f"{name[:_LONGEST]}-*/{conversation}.jsonl"))
-    return next(iter(sorted(found)), expected)
+    matches = (path for path in (config / "projects").glob(f"{name[:_LONGEST]}-*/{conversation}.jsonl"))
+    return next(iter(sorted(matches)), expected)
 
 
 def _units(text: str) -> Iterator[int]:
@@ -45,7 +45,7 @@ def _units(text: str) -> Iterator[int]:
 
 
 def _hash(units: tuple[int, ...]) -> str:
-    """Return the hash of JavaScript programs of old: times 31 plus the unit, in 32 bits with a sign; of it the amount, in base 36."""
+    """Return the classic JavaScript string hash (times 31 plus the unit, signed 32 bits) as an absolute value in base 36."""
     value = 0
     for unit in units:
         value = (value * 31 + unit) & 0xFFFFFFFF
@@ -64,7 +64,7 @@ _ENDS: Final = frozenset({"end_turn", "stop_sequence", "max_tokens", "refusal"})
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Why a conversation cannot be gone on with, in words."""
+    """Why a conversation cannot be resumed."""
 
     why: str
 
@@ -92,13 +92,13 @@ class ClaudeTranscript:
         self._content = content
 
     def has(self, mark: str) -> bool:
-        """Tell whether a message of ours is in it."""
+        """Tell whether it contains our message with this id."""
         return f'"uuid":"{mark}"'.encode() in self._content
 
     def leads_back(self, marks: Sequence[str]) -> bool:
-        """Tell whether the newest of these messages leads back, entry by entry, to the first of them or to where the agent began anew.
+        """Tell whether the newest of these messages leads back, entry by entry, to the first one or to a fresh start of the agent.
 
-        Where it does not, the agent would go on without what came before, and say nothing.
+        If it does not, the agent would silently continue without what came before.
         """
         parents = {entry["uuid"]: entry.get("parentUuid") for entry in self._entries() if isinstance(entry.get("uuid"), str)}
         at: JsonValue = next((mark for mark in reversed(marks) if mark in parents), None)
@@ -107,12 +107,12 @@ class ClaudeTranscript:
                 return False
             if at == marks[0]:
                 return True
-            # Each only once: whoever writes there may have made a circle.
+            # Visit each entry only once: the file may contain a cycle.
             at = parents.pop(at)
         return True
 
     def answer_to(self, mark: str) -> str | None:
-        """Return the whole answer to a message of ours, or None where it is not there or not whole."""
+        """Return the complete answer to our message, or None if it is missing or incomplete."""
         texts: list[str] = []
         is_asked = is_whole = False
         for entry in self._entries():
@@ -136,20 +136,20 @@ class ClaudeTranscript:
 
 
 def read_transcript(path: Path, *, mend: bool = False) -> ClaudeTranscript | Damage:
-    """Read a conversation; to mend it, for whoever goes on with it, is to cut off half a line at its end, as a killed process leaves it."""
+    """Read a conversation. `mend` cuts off an incomplete last line, which a killed process leaves behind."""
     try:
         content = _content(path)
     except FileNotFoundError:
         return GONE
-    except (OSError, ValueError) as fault:
-        return Damage(f"its file cannot be read: {_words(fault)}")
+    except (OSError, ValueError) as error:
+        return Damage(f"its file cannot be read: {_reason(error)}")
     whole, newline, rest = content.rpartition(b"\n")
     if rest and mend:
-        # The next line would otherwise be spoilt too.
+        # Otherwise the next line would be spoilt too.
         try:
             os.truncate(path, len(whole) + len(newline))
-        except OSError as fault:
-            return Damage(f"its file cannot be mended: {_words(fault)}")
+        except OSError as error:
+            return Damage(f"its file cannot be mended: {_reason(error)}")
     lines = whole.split(b"\n")
     if not whole or not all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines if line.strip()):
         return Damage("its file is damaged" if content else "its file is empty")
@@ -157,35 +157,35 @@ def read_transcript(path: Path, *, mend: bool = False) -> ClaudeTranscript | Dam
 
 
 def conversations_in(config: Path, project: Path) -> Sequence[StoredConversation]:
-    """Return what Claude Code has kept for a project, newest first."""
-    found: list[StoredConversation] = []
+    """Return the stored conversations of a project, newest first."""
+    stored: list[StoredConversation] = []
     for path in transcript_path(config, project, "*").parent.glob("*.jsonl"):
-        about = path.lstat()
-        if stat.S_ISREG(about.st_mode):
-            found.append(StoredConversation(path.stem, path, about.st_size, about.st_mtime))
-    return sorted(found, key=lambda one: one.changed, reverse=True)
+        status = path.lstat()
+        if stat.S_ISREG(status.st_mode):
+            stored.append(StoredConversation(path.stem, path, status.st_size, status.st_mtime))
+    return sorted(stored, key=lambda conversation: conversation.changed, reverse=True)
 
 
 def copy_conversation(path: Path, config: Path, project: Path, conversation: str) -> None:
-    """Copy a conversation from elsewhere to where it is looked for; one that is there already stays as it is."""
-    there = transcript_path(config, project, conversation)
-    if there.exists():
+    """Copy a conversation to where Claude Code looks for it, unless one is already there."""
+    target = transcript_path(config, project, conversation)
+    if target.exists():
         return
-    there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    hidden = there.with_name(f".{there.name}.new")
-    shutil.copyfile(path, hidden, follow_symlinks=False)
-    hidden.chmod(0o600)
-    hidden.rename(there)
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.new")
+    shutil.copyfile(path, temporary, follow_symlinks=False)
+    temporary.chmod(0o600)
+    temporary.rename(target)
 
 
 def _content(path: Path) -> bytes:
-    # The agent may write to this directory, so it may have put anything there, also something that never ends.
+    # The agent may write to this directory and put anything there, even a file that never ends.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > _MOST:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST:
             raise ValueError("it is no file of a conversation")
-        if about.st_mode & 0o600 != 0o600:
+        if status.st_mode & 0o600 != 0o600:
             raise PermissionError(None, "permission denied")
         return file.read()
 
@@ -198,5 +198,5 @@ def _texts(entry: Mapping[str, JsonValue]) -> Iterator[str]:
             yield text
 
 
-def _words(fault: Exception) -> str:
-    return (fault.strerror or "unknown").lower() if isinstance(fault, OSError) else str(fault)
+def _reason(error: Exception) -> str:
+    return (error.strerror or "unknown").lower() if isinstance(error, OSError) else str(error)

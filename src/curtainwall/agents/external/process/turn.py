@@ -69,7 +69,7 @@ from curtainwall.model import (
 
 
 class ProcessTurnWatch(TurnWatch):
-    """Raises `AgentSilent`. While a human is asked or a call runs, silence does not count."""
+    """Raises `AgentSilent` after too long a silence, which does not count while a human is asked or a call runs."""
 
     def __init__(self, limits: ProcessLimits) -> None:
         super().__init__(limits.turn)
@@ -82,19 +82,19 @@ class ProcessTurnWatch(TurnWatch):
             self.heard_at = time.monotonic()
 
     def take(self, event: AnyEvent) -> None:
-        """Take in what the log says."""
+        """Take in an event of the log."""
         super().take(event)
         if isinstance(event, CallFinished | CallLost | CallDropped):
             self.heard_at = time.monotonic()
 
     def next_look(self) -> float | None:
-        """Return the seconds until the time is up or the silence too long."""
+        """Return the seconds until the turn's time is up or the silence is too long."""
         if self.asked or self.work.permitted:
             return super().next_look()
         return max(0.0, min(self.left, self._silence - self._silent_for()))
 
     async def look(self) -> None:
-        """See that the process still lives."""
+        """Check that the process still shows signs of life."""
         if self._silent_for() >= self._silence:
             raise AgentSilent(f"the agent gave no sign of life for {self._silence:g} seconds and was ended; send a message again")
 
@@ -104,17 +104,17 @@ class ProcessTurnWatch(TurnWatch):
 
 _MOST_NOISE: Final = 20
 _INTERRUPT: Final = "interrupt"
-# Claude Code takes a message that begins like this as a command to itself.
+# Claude Code treats a message that begins like this as a command.
 _COMMANDS: Final = ("/", "!", "#")
 
 
 class ConversationLost(TurnFailed):
-    """The process does not know the conversation that it was to go on with; nothing was told to it."""
+    """The process does not know the conversation it should resume; no message was delivered."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessTurnPorts:
-    """Whom a turn talks to on our side."""
+    """The ports that a turn uses."""
 
     feed: Feed
     journal: Journal
@@ -123,7 +123,7 @@ class ProcessTurnPorts:
 
 @dataclass(slots=True)
 class ProcessTurn:
-    """A turn in a process that lives."""
+    """One turn in a running process."""
 
     ports: ProcessTurnPorts
     at: TurnAt
@@ -133,12 +133,12 @@ class ProcessTurn:
     limits: ProcessLimits
     mark: str
     must_end: bool = False
-    """The process is of no more use."""
+    """The process can no longer be used."""
     _is_noted: bool = False
-    _is_taken_up: bool = False
-    """The process has taken up our message; before that, it may still say something to an earlier one."""
+    _is_started: bool = False
+    """The process has started on our message; before that, it may still be answering an earlier one."""
     _whole: str | None = None
-    """A whole message that was shown and is not kept yet: what comes next is kept along with it."""
+    """A complete message that is not recorded yet; it is recorded together with what follows."""
     _failure: TurnFailed | None = None
     _noise: list[bytes] = field(default_factory=list[bytes])
     _measured: MeasuredContext | None = None
@@ -147,16 +147,16 @@ class ProcessTurn:
     _watch: ProcessTurnWatch = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin to count time."""
+        """Start the clock."""
         self._watch = ProcessTurnWatch(self.limits)
 
     async def work(self, text: str) -> TurnResult:
-        """Tell the agent something and listen until it is done; raise what went wrong."""
-        told = f"The user says:\n{text}" if text.startswith(_COMMANDS) else text
-        # The first message of a process has nothing before it that could be mistaken for its answer.
-        self._is_taken_up, self.running.has_been_told = not self.running.has_been_told, True
+        """Send the agent a message and listen until it is done; raise what went wrong."""
+        message = f"The user says:\n{text}" if text.startswith(_COMMANDS) else text
+        # Nothing comes before a process's first message that could be mistaken for its answer.
+        self._is_started, self.running.has_been_told = not self.running.has_been_told, True
         try:
-            await self.running.send(message_line(told, self.mark))
+            await self.running.send(message_line(message, self.mark))
             result = await self._listen_or_stop()
             if result is None:
                 return TurnResult(status=TurnStatus.DONE, last=tuple(await self._settled()))
@@ -172,14 +172,14 @@ class ProcessTurn:
         return result
 
     async def _listen_or_stop(self) -> TurnResult | None:
-        """Listen until the turn is over; return how it ends where it had to be stopped before."""
+        """Listen until the turn is over; if it had to be stopped, return how it ends."""
         loop = asyncio.get_running_loop()
         watching = loop.create_task(self._watch.until_stop(self.ports.feed, self.at.session, self.past.cursor))
         listening = asyncio.timeout(None)
 
         def stop(watched: asyncio.Task[TurnResult]) -> None:
             if not watched.cancelled():
-                # Looked at here as well, because the turn may be over by now.
+                # Retrieve the exception here too, because the turn may be over by now.
                 watched.exception()
             with suppress(RuntimeError):
                 listening.reschedule(loop.time())
@@ -201,7 +201,7 @@ class ProcessTurn:
 
     async def _listen(self) -> None:
         while not self._is_over:
-            signals = await self.running.hear()
+            signals = await self.running.read_signals()
             if signals is None:
                 await self._ended()
             else:
@@ -216,13 +216,13 @@ class ProcessTurn:
                 await self._take(signal)
 
     def _is_late(self, signal: Signal) -> bool:
-        """Tell whether this was said to an earlier message, whose turn nobody waits for any more."""
+        """Tell whether this answers an earlier message, whose turn is over."""
         match signal:
             case MessageStarted():
-                self._is_taken_up = self._is_taken_up or signal.mark == self.mark
+                self._is_started = self._is_started or signal.mark == self.mark
                 return True
             case ReportedFailure(stop=False) | TextDelta() | WholeText() | Activity() | LoggedOut() | ReportedEnd() | MeasuredContext():
-                return not self._is_taken_up
+                return not self._is_started
             case _:
                 return False
 
@@ -270,7 +270,7 @@ class ProcessTurn:
 
     def _require_conversation(self, conversation: str) -> None:
         if conversation != self.running.start.conversation:
-            # It began a conversation of its own instead of going on with the one that it was to go on with.
+            # It started a new conversation instead of resuming the given one.
             self.must_end = True
             raise ConversationLost("the agent began another conversation")
 
@@ -285,13 +285,13 @@ class ProcessTurn:
         self.must_end = True
         code = await self.running.exit_code()
         if any(
-            isinstance(heard, ConversationUnknown) for line in self.running.errors for heard in self.running.listener.parse_stderr(line)
+            isinstance(report, ConversationUnknown) for line in self.running.errors for report in self.running.listener.parse_stderr(line)
         ):
             raise ConversationLost("the agent does not know the conversation")
         raise process_fault(code, self.running.process.stopped, tuple(self.running.errors), _shown(self._noise))
 
     async def _keep(self) -> None:
-        """Keep a whole message that something else followed."""
+        """Record a complete message that something else followed."""
         if self._whole is not None:
             await self._record(await self._worded())
 
@@ -300,23 +300,23 @@ class ProcessTurn:
         return await self.telling.worded(text)
 
     async def _record(self, *events: Progress) -> None:
-        """Write down what happened, and with the first of it that the message was delivered."""
+        """Record events, and with the first of them that the message was delivered."""
         delivered = self._delivered()
         first = (ExtensionNoted(at=self.ports.clock.now(), extension=EXTENSION, data=delivered),) if delivered else ()
         await self.telling.record(*first, *events)
 
     def _delivered(self) -> dict[str, JsonValue]:
-        """Return, once, that the message was delivered, and into which conversation."""
+        """Return, once, the note that the message was delivered, and to which conversation."""
         if self._is_noted:
             return {}
         self._is_noted = True
         return {"conversation": self.running.start.conversation, "delivered": self.at.turn, "mark": self.mark}
 
     async def _settled(self, fault: TurnFailed | None = None) -> Sequence[Progress]:
-        """Return what was said last, what the turn used and how long it took, to be kept in one piece."""
+        """Return the events that end the turn, to be recorded together: the last message, the usage and the duration."""
         now, measured = self.ports.clock.now(), self._measured
-        words = () if self._whole is None else (await self._worded(),)
-        # A message counts as delivered before anything that was said to it.
+        spoke = () if self._whole is None else (await self._worded(),)
+        # The delivery is recorded before any answer to the message.
         data: dict[str, JsonValue] = {**self._delivered(), "turn": self.at.turn}
         if measured is not None:
             data["usage"] = measured.usage
@@ -324,19 +324,19 @@ class ProcessTurn:
             data["fault"] = type(fault).__name__
         if fault is not None and self.running.errors:
             data["stderr"] = self.telling.masked("\n".join(self.running.errors)[-20_000:])
-        events: list[Progress] = [ExtensionNoted(at=now, extension=EXTENSION, data=data), *self.telling.unlisted_uses(), *words]
+        events: list[Progress] = [ExtensionNoted(at=now, extension=EXTENSION, data=data), *self.telling.unlisted_uses(), *spoke]
         if measured is not None and measured.size:
             events.append(ContextMeasured(at=now, used=measured.used, size=measured.size, measured=True))
         return (*events, WorkTimed(at=now, seconds=max(0.0, self._watch.worked)))
 
     async def _fail(self, fault: TurnFailed) -> None:
-        """Keep what was shown, and why it came to no good end."""
+        """Record what was shown, and why the turn failed."""
         if isinstance(fault, AgentSilent | SaidTooMuch):
             self.must_end = True
         await self._cut_short(fault)
 
     async def _break_off(self) -> None:
-        """See an interrupted turn to its end and keep what was shown; when we leave ourselves, the turn is taken up later."""
+        """Wait for an interrupted turn to end and record what was shown. If we are shutting down, the turn is resumed later."""
         if self.at.presence.has_left:
             self.must_end = True
         else:
@@ -349,11 +349,11 @@ class ProcessTurn:
         await self._record(*await self._settled(fault))
 
     async def _interrupt(self) -> None:
-        """Have the process end its turn by itself; one that does not is of no more use."""
+        """Have the process end its turn; if it does not, it can no longer be used."""
         await self.running.send(interrupt_line(_INTERRUPT))
         with suppress(TimeoutError):
             async with asyncio.timeout(self.limits.grace):
-                while (signals := await self.running.hear()) is not None:
+                while (signals := await self.running.read_signals()) is not None:
                     for signal in signals:
                         if isinstance(signal, ControlRequest):
                             await self.running.send(signal.reply)

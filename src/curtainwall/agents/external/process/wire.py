@@ -1,4 +1,4 @@
-"""Claude Code's stream-json both ways: lines that are sent to it, and what its lines mean beyond what any agent says. Pure."""
+"""Claude Code's stream-json in both directions: the lines we send, and the signals that only Claude Code sends. Pure."""
 
 import hashlib
 import json
@@ -23,14 +23,14 @@ from curtainwall.agents.external import (
 
 _NAMESPACE: Final = uuid.UUID("6f6cb1c2-54b2-5e0e-9a53-0a3c0d5a6f11").bytes
 _COUNTED: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-_SPELLING: Final = json.JSONEncoder(ensure_ascii=False)
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 _OURS: Final = f"mcp__{SERVER}__"
 _NO_LOGIN: Final = ("Not logged in", "Invalid API key", "Failed to authenticate", "OAuth token")
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredContext:
-    """What the turn used, and how full the model's context is; a size of 0 is not known."""
+    """What the turn used, and how full the model's context is; a size of 0 means unknown."""
 
     used: int
     size: int
@@ -39,7 +39,7 @@ class MeasuredContext:
 
 @dataclass(frozen=True, slots=True)
 class CompactionDone:
-    """The conversation was replaced by a summary; tokens before and after."""
+    """A summary replaced the conversation; tokens before and after."""
 
     before: int
     after: int
@@ -54,35 +54,35 @@ class CompactionSummary:
 
 @dataclass(frozen=True, slots=True)
 class CompactionFailed:
-    """No summary could be made, and the conversation is as it was."""
+    """No summary could be made; the conversation is unchanged."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class ControlRequest:
-    """The agent wants something of us in the middle of its turn, and waits for this reply."""
+    """The agent asks us for something during its turn and waits for this reply."""
 
     reply: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class MessageStarted:
-    """The agent took up a message of ours, by its id; what it says from here on answers that one."""
+    """The agent started on our message with this id; everything after it answers that message."""
 
     mark: str
 
 
 @dataclass(frozen=True, slots=True)
 class ControlReply:
-    """An answer to a control request of ours."""
+    """The answer to one of our control requests."""
 
     request: str
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedOut:
-    """The provider does not take the key, or there is none."""
+    """The provider rejects the key, or there is none."""
 
     why: str
 
@@ -109,42 +109,42 @@ Signal = (
 
 
 def message_mark(turn: str, text: str) -> str:
-    """Return the id under which a message of a turn stands in the transcript, the same however often it is made."""
+    """Return a message's id in the transcript; the same turn and text always give the same id."""
     digest = hashlib.sha1(_NAMESPACE + f"{turn}\n{text}".encode(), usedforsecurity=False).digest()
     return str(uuid.UUID(bytes=digest[:16], version=5))
 
 
 def message_line(text: str, mark: str) -> bytes:
-    """Return the line that tells the agent something."""
+    """Return the line that sends the agent a message."""
     return _line({"type": "user", "uuid": mark, "parent_tool_use_id": None, "message": {"role": "user", "content": text}})
 
 
 def interrupt_line(request: str) -> bytes:
-    """Return the line that ends a turn and keeps what was said."""
+    """Return the line that interrupts a turn and keeps what was said."""
     return _line({"type": "control_request", "request_id": request, "request": {"subtype": "interrupt"}})
 
 
 def ping_line(request: str) -> bytes:
-    """Return a line that is answered, with an error, by a process that lives, and that leaves nothing in the conversation."""
+    """Return a line that a live process answers with an error, and that leaves no trace in the conversation."""
     return _line({"type": "control_request", "request_id": request, "request": {"subtype": "curtainwall_ping"}})
 
 
 class ClaudeStreamParser:
-    """Listens to one process, turn after turn."""
+    """Parses the output of one process, over all its turns."""
 
     def __init__(self) -> None:
-        self._ear = ClaudeOutputParser()
+        self._output = ClaudeOutputParser()
         self._used = 0
-        self._is_summing = False
+        self._is_compacting = False
 
-    def hear(self, line: bytes) -> Sequence[Signal]:
-        """Take a line of stdout."""
+    def parse_stdout(self, line: bytes) -> Sequence[Signal]:
+        """Parse a line of stdout."""
         event = parse_event(line.decode("utf-8", errors="replace"))
         return (Noise(line[:200]),) if event is None else self._take(event)
 
     def parse_stderr(self, line: str) -> Sequence[AgentReport]:
-        """Take a line of stderr."""
-        return (ConversationUnknown(),) if line.startswith("Failed to resume session") else self._ear.parse_stderr(line)
+        """Parse a line of stderr."""
+        return (ConversationUnknown(),) if line.startswith("Failed to resume session") else self._output.parse_stderr(line)
 
     def _take(self, event: JsonEvent) -> Sequence[Signal]:
         match event:
@@ -153,52 +153,52 @@ class ClaudeStreamParser:
             case {"type": "control_response"}:
                 return (ControlReply(nested_text(event.get("response"), "request_id")),)
             case {"type": "system", "subtype": "compact_boundary"}:
-                self._is_summing = True
+                self._is_compacting = True
                 about = event.get("compact_metadata")
                 return (CompactionDone(_number(nested(about, "pre_tokens")), _number(nested(about, "post_tokens"))),)
             case {"type": "system", "subtype": "status", "compact_result": "failed"}:
-                # It comes to a good end all the same, as where there was nothing to replace.
+                # The turn still ends normally, for example when there was nothing to replace.
                 why = event.get("compact_error")
                 return (CompactionFailed(why if isinstance(why, str) else "no summary could be made"),)
-            case {"type": "user", "isReplay": True, "uuid": str(mark)} if not self._is_summing:
+            case {"type": "user", "isReplay": True, "uuid": str(mark)} if not self._is_compacting:
                 return (MessageStarted(mark),)
-            case {"type": "user"} if self._is_summing:
-                self._is_summing = False
+            case {"type": "user"} if self._is_compacting:
+                self._is_compacting = False
                 return (CompactionSummary(nested_text(event.get("message"), "content")),)
             case {"type": "assistant", "parent_tool_use_id": None}:
                 self._used = _tokens(nested(event.get("message"), "usage")) or self._used
-                return () if event.get("aborted") else self._ear.take(event)
+                return () if event.get("aborted") else self._output.take(event)
             case {"type": "result"}:
                 return self._ended(event)
             case _:
-                return self._ear.take(event)
+                return self._output.take(event)
 
     def _ended(self, event: JsonEvent) -> Sequence[Signal]:
         models = event.get("modelUsage")
         sizes = [_number(nested(each, "contextWindow")) for each in models.values()] if isinstance(models, dict) else []
         usage = event.get("usage")
-        told = {name: value for name, value in usage.items() if isinstance(value, int)} if isinstance(usage, dict) else {}
-        measured = MeasuredContext(self._used, max(sizes, default=0), {**told, "cost_usd": event.get("total_cost_usd")})
-        return (measured, *(_judged(heard) for heard in self._ear.take(event)))
+        counts = {name: value for name, value in usage.items() if isinstance(value, int)} if isinstance(usage, dict) else {}
+        measured = MeasuredContext(self._used, max(sizes, default=0), {**counts, "cost_usd": event.get("total_cost_usd")})
+        return (measured, *(_classified(report) for report in self._output.take(event)))
 
 
-def _judged(heard: AgentReport) -> Signal:
-    """Tell a failure that has a remedy of its own from others."""
-    if isinstance(heard, ReportedFailure) and heard.why.startswith(_NO_LOGIN):
-        return LoggedOut(heard.why)
-    return ConversationUnknown() if isinstance(heard, ReportedFailure) and heard.why.startswith("Failed to resume session") else heard
+def _classified(report: AgentReport) -> Signal:
+    """Turn a failure that has a specific remedy into its own signal."""
+    if isinstance(report, ReportedFailure) and report.why.startswith(_NO_LOGIN):
+        return LoggedOut(report.why)
+    return ConversationUnknown() if isinstance(report, ReportedFailure) and report.why.startswith("Failed to resume session") else report
 
 
 def _reply(event: JsonEvent) -> bytes:
-    """Answer what Claude Code asks of whoever started it: the session's tools are the gate's to judge, and there is nothing else."""
-    request, wish = event.get("request_id"), event.get("request")
-    if nested_text(wish, "subtype") != "can_use_tool":
-        return _line({"type": "control_response", "response": {"subtype": "error", "request_id": request, "error": "not offered here"}})
-    if nested_text(wish, "tool_name").startswith(_OURS):
-        says: dict[str, JsonValue] = {"behavior": "allow", "updatedInput": nested(wish, "input")}
+    """Answer a control request: allow the session's tools, whose calls the gate judges, and refuse everything else."""
+    request_id, request = event.get("request_id"), event.get("request")
+    if nested_text(request, "subtype") != "can_use_tool":
+        return _line({"type": "control_response", "response": {"subtype": "error", "request_id": request_id, "error": "not offered here"}})
+    if nested_text(request, "tool_name").startswith(_OURS):
+        decision: dict[str, JsonValue] = {"behavior": "allow", "updatedInput": nested(request, "input")}
     else:
-        says = {"behavior": "deny", "message": f"only the tools of `{SERVER}` can be used here; each of their calls is judged by rules"}
-    return _line({"type": "control_response", "response": {"subtype": "success", "request_id": request, "response": says}})
+        decision = {"behavior": "deny", "message": f"only the tools of `{SERVER}` can be used here; each of their calls is judged by rules"}
+    return _line({"type": "control_response", "response": {"subtype": "success", "request_id": request_id, "response": decision}})
 
 
 def _tokens(usage: JsonValue) -> int:
@@ -210,4 +210,4 @@ def _number(value: JsonValue) -> int:
 
 
 def _line(value: JsonValue) -> bytes:
-    return _SPELLING.encode(value).encode("utf-8", errors="replace") + b"\n"
+    return _ENCODER.encode(value).encode("utf-8", errors="replace") + b"\n"

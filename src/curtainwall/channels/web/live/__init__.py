@@ -1,1 +1,1 @@
-"""What changes on open pages, told to every browser that shows it."""
+"""Live updates of open pages, sent to every browser that shows them."""

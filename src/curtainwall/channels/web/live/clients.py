@@ -1,26 +1,26 @@
-"""Browsers that listen: each has a bounded queue, and one that does not keep up is sent away to come back from its cursor."""
+"""Event stream clients: each has a bounded queue, and one that falls behind is disconnected, to resume from its cursor."""
 
 import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
 
-_MOST_WAITING = 512
+_MOST_QUEUED = 512
 BEAT_SECONDS = 15.0
-"""How often a stream that has nothing to say says that it is still there."""
-_LOOK_SECONDS = 0.5
-"""How long a reader who was welcome counts as such: looking with every word would cost more than the words."""
+"""How often an idle stream sends a sign of life."""
+_CHECK_SECONDS = 0.5
+"""How long a permission check stays valid: checking for every message would cost more than the messages."""
 
 
 def sse_message(event: str, data: str, seq: int | None = None) -> bytes:
-    """Return one message of an event stream; with a number, a reader who was cut off goes on behind it."""
+    """Return one message of an event stream; with a number, a reader that was cut off can resume after it."""
     lines = [f"id: {seq}"] if seq is not None else []
     lines += [f"event: {event}", *(f"data: {line}" for line in data.replace("\r", "").split("\n"))]
     return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
 
 
 def sse_json(event: str, data: object) -> bytes:
-    """Return one message that holds a value in place of a piece of the page."""
+    """Return one message that holds a value instead of a piece of the page."""
     return sse_message(event, json.dumps(data))
 
 
@@ -28,50 +28,50 @@ class StreamClient:
     """One open stream."""
 
     def __init__(self) -> None:
-        self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.is_over = False
 
-    def tell(self, message: bytes) -> None:
-        """Hand over a message; one who has too many waiting is let go."""
+    def send(self, message: bytes) -> None:
+        """Queue a message; disconnect a client that has too many waiting."""
         if self.is_over:
             return
-        if self._waiting.qsize() >= _MOST_WAITING:
+        if self._queue.qsize() >= _MOST_QUEUED:
             self.leave()
         else:
-            self._waiting.put_nowait(message)
+            self._queue.put_nowait(message)
 
     def leave(self) -> None:
-        """End the stream behind what is waiting already."""
+        """End the stream after the messages already queued."""
         if not self.is_over:
             self.is_over = True
-            self._waiting.put_nowait(None)
+            self._queue.put_nowait(None)
 
     async def messages(self, is_welcome: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Go on with what is told, several messages at once where they wait, and a beat where nothing is.
+        """Yield messages, several at once if they are queued, and a sign of life if there are none.
 
-        INVARIANT: nothing is told to whoever has been signed out for longer than a moment, however much there is to tell.
+        INVARIANT: a person who has been signed out for longer than a moment receives nothing more, however much is queued.
         """
-        looked = -_LOOK_SECONDS
+        checked_at = -_CHECK_SECONDS
         while True:
             try:
                 async with asyncio.timeout(BEAT_SECONDS):
-                    first = await self._waiting.get()
+                    first = await self._queue.get()
             except TimeoutError:
                 first = b": still here\n\n"
-            if time.monotonic() - looked >= _LOOK_SECONDS:
-                looked = time.monotonic()
+            if time.monotonic() - checked_at >= _CHECK_SECONDS:
+                checked_at = time.monotonic()
                 if not is_welcome():
                     return
             parts = [first]
-            while not self._waiting.empty():
-                parts.append(self._waiting.get_nowait())
+            while not self._queue.empty():
+                parts.append(self._queue.get_nowait())
             yield b"".join(part for part in parts if part is not None)
             if None in parts:
                 return
 
 
 class StreamGroup:
-    """The streams that hear the same."""
+    """The streams that receive the same messages."""
 
     def __init__(self) -> None:
         self._clients: set[StreamClient] = set()
@@ -80,22 +80,22 @@ class StreamGroup:
         return len(self._clients)
 
     def join(self, client: StreamClient) -> None:
-        """Tell a client everything from here on."""
+        """Send a client everything from now on."""
         self._clients.add(client)
 
     def part(self, client: StreamClient) -> None:
-        """Tell a client nothing more."""
+        """Stop sending to a client."""
         self._clients.discard(client)
 
-    def tell(self, message: bytes) -> None:
-        """Tell everybody."""
+    def send(self, message: bytes) -> None:
+        """Send a message to every client."""
         for client in tuple(self._clients):
-            client.tell(message)
+            client.send(message)
             if client.is_over:
                 self._clients.discard(client)
 
     def close(self) -> None:
-        """Send everybody away."""
+        """Disconnect every client."""
         for client in tuple(self._clients):
             client.leave()
         self._clients.clear()

@@ -1,4 +1,4 @@
-"""What people do on the pages: each form is one command at the desk, and the decision is the session's own."""
+"""What people do on the pages: each form sends one command to the desk, and the session decides."""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from curtainwall.channels.asks.answers import Key
+from curtainwall.channels.asks.answerers import Key
 from curtainwall.channels.asks.board import Card
 from curtainwall.channels.asks.cards import call_in_words
 from curtainwall.channels.plain import plain_line
@@ -53,7 +53,7 @@ Act = Callable[[Request, SessionId], Awaitable[Response]]
 
 
 def _slash_word(name: str) -> str | None:
-    """Return the slash word that a message begins with, also where it is misspelt; a path is none."""
+    """Return the slash word that a message begins with, even misspelled; a path is not one."""
     return name.casefold() if name.casefold() in WORDS else nearest(name, _ALIKE) if "/" not in name else None
 
 
@@ -64,7 +64,7 @@ class ActionRoutes:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """Return the routes; whoever is no operator may talk and nothing else."""
+        """Return the routes; people who are not operators may only send messages."""
         guarded = self._site.guarded
         acts: dict[str, Act] = {
             "interrupt": self._interrupt,
@@ -97,31 +97,31 @@ class ActionRoutes:
         return run
 
     async def _send(self, session: SessionId, command: AnyCommand) -> None:
-        await self._site.house.line.desk.send(session, command)
-        # Where nobody lets the agent go on, we do.
-        self._site.house.beginnings.attend(session)
+        await self._site.ports.line.desk.send(session, command)
+        # Run the agent here if no other process does.
+        self._site.ports.starter.attend(session)
 
     async def _answer(self, request: Request) -> Response:
         form, session = form_of(request), self._site.session_in(request)
-        answer, board = form.get("answer", ""), self._site.house.board
+        answer, board = form.get("answer", ""), self._site.ports.board
         if answer not in (*GrantScope, "deny"):
             raise CommandRefused("answer with once, session, project or deny")
         granted = answer != "deny"
         scope = choice(GrantScope, answer, "scope") if granted else GrantScope.ONCE
         approval = ApprovalId(request.path_params["approval"])
         card = _as_shown(board.find(approval, session), (session, approval), form.get("upto", ""))
-        told = await board.answer(card, granted=granted, by=who(request), scope=scope, reason=form.get("reason", "").strip())
-        if not told.counted:
-            raise CommandRefused(told.text)
-        for asking, _ in card.joined:
-            self._site.house.beginnings.attend(asking)
-        return self._site.done(request, f"{told.text}, {call_in_words(card.ask.subject, 60)}")
+        result = await board.answer(card, granted=granted, by=who(request), scope=scope, reason=form.get("reason", "").strip())
+        if not result.counted:
+            raise CommandRefused(result.text)
+        for asking_session, _ in card.joined:
+            self._site.ports.starter.attend(asking_session)
+        return self._site.done(request, f"{result.text}, {call_in_words(card.ask.subject, 60)}")
 
     async def _revoke(self, request: Request) -> Response:
-        grant, house = str(request.path_params["grant"]), self._site.house
-        if not any(row.grant.id == grant for row in house.index.grants()):
+        grant, ports = str(request.path_params["grant"]), self._site.ports
+        if not any(row.grant.id == grant for row in ports.index.grants()):
             raise NotFound(f"there is no grant `{plain_line(grant, 40)}` that stands")
-        await house.revoke(GrantId(grant), who(request))
+        await ports.revoke(GrantId(grant), who(request))
         return self._site.done(request, f"grant {grant} is taken back; what it answered asks again")
 
     async def _begin(self, request: Request) -> Response:
@@ -129,10 +129,10 @@ class ActionRoutes:
         try:
             mode = choice(Mode, form.get("mode", Mode.DEFAULT), "mode")
             model, workspace, agent = (form.get(key, "").strip() for key in ("model", "workspace", "agent"))
-            wish = NewSession(_name(form.get("name", "")), model, workspace, mode, agent)
-            opened = await self._site.house.beginnings.begin(wish, who(request))
+            new_session = NewSession(_name(form.get("name", "")), model, workspace, mode, agent)
+            opened = await self._site.ports.starter.begin(new_session, who(request))
         except CurtainwallError as error:
-            # Whoever wrote a long task does not write it again.
+            # Keep the form, so that nobody has to type a long task again.
             return new_page(self._site, request, str(error), status_of(error))
         if task := form.get("task", "").strip():
             await self._say(request, opened.session, task)
@@ -144,10 +144,10 @@ class ActionRoutes:
         if not text:
             raise CommandRefused("there is nothing to send")
         word = text.split(maxsplit=1)[0] if written.startswith("/") else ""
-        if (meant := _slash_word(word[1:])) is not None:
-            told = f"`{word}`" if word[1:].casefold() == meant else f"`{word}`, or rather `/{meant}`,"
+        if (match := _slash_word(word[1:])) is not None:
+            mention = f"`{word}`" if word[1:].casefold() == match else f"`{word}`, or rather `/{match}`,"
             raise CommandRefused(
-                f"{told} is for the terminal and for chats; the side of this page does that, and with a space before it, it is sent"
+                f"{mention} is for the terminal and for chats; the side of this page does that, and with a space before it, it is sent"
             )
         await self._say(request, session, text)
         return self._site.done(request, "")
@@ -155,7 +155,7 @@ class ActionRoutes:
     async def _say(self, request: Request, session: SessionId, text: str) -> None:
         if len(text) > _LONGEST_MESSAGE:
             raise CommandRefused(f"a message has {_LONGEST_MESSAGE:,} characters at most")
-        await self._send(session, SendMessage(by=who(request), message=self._site.house.line.new_message(), text=text))
+        await self._send(session, SendMessage(by=who(request), message=self._site.ports.line.new_message(), text=text))
 
     async def _interrupt(self, request: Request, session: SessionId) -> Response:
         await self._send(session, InterruptTurn(by=who(request)))
@@ -182,9 +182,9 @@ class ActionRoutes:
 
     async def _close(self, request: Request, session: SessionId) -> Response:
         reason = form_of(request).get("reason", "").strip() or f"closed by {who(request)}"
-        await self._site.house.line.desk.send(session, CloseSession(by=who(request), reason=reason))
-        # Whoever looks after a session tells hooks of its end.
-        self._site.house.beginnings.attend(session)
+        await self._site.ports.line.desk.send(session, CloseSession(by=who(request), reason=reason))
+        # The process that attends a session runs the hooks for its end.
+        self._site.ports.starter.attend(session)
         return self._site.done(request, "the session is closed; its log and workspace stay")
 
     async def _budget(self, request: Request, session: SessionId) -> Response:
@@ -220,13 +220,13 @@ class ActionRoutes:
     async def _reset(self, request: Request, session: SessionId) -> Response:
         return await self._opened(request, Opening(how="reset", of=session, name=_name(form_of(request).get("name", ""))))
 
-    async def _opened(self, request: Request, wish: Opening) -> Response:
-        opened = await self._site.house.line.desk.open(wish, who(request))
+    async def _opened(self, request: Request, opening: Opening) -> Response:
+        opened = await self._site.ports.line.desk.open(opening, who(request))
         return self._site.done(request, "; ".join(opened.notes), f"/sessions/{opened.session}")
 
 
 def _as_shown(card: Card, own: Key, upto: str) -> Card:
-    """Return a card with the asks that whoever answers was shown: its own alone, or the identical ones up to the last on the card."""
+    """Return a card with the asks that the person was shown: only its own, or the identical ones up to the last on the card."""
     if not upto:
         return replace(card, session=own[0], approval=own[1], joined=(own,))
     shown = [" ".join(key) for key in card.joined]

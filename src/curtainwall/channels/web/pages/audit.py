@@ -1,4 +1,4 @@
-"""The audit: verdicts, approvals and outcomes over all sessions, filtered, page by page, and as files to keep."""
+"""The audit: verdicts, approvals and outcomes of all sessions, filtered, page by page, and as files to keep."""
 
 import csv
 import io
@@ -31,9 +31,9 @@ _DAYS = 7
 _DAY = 86_400_000
 _LONGEST = 200
 _CSV = ("at", "session", "name", "seq", "type", "tool", "call", "approval", "because", "by", "detail", "hash")
-# Programs for tables take a cell that begins so for a formula.
+# Spreadsheets treat a cell that begins like this as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-# What a person looks for first stands first, and numbers stand last.
+# What people look for comes first, and ids come last.
 _ORDER = {"tool": 0, "resources": 1, "covers": 1, "granted": 2, "ok": 2, "reason": 3, "because": 4, "call": 9, "approval": 8, "grant": 8}
 _WORDS = {
     "CallRequested": "wanted",
@@ -62,7 +62,7 @@ _HIDDEN = ("seq", "at", "type", "prev", "hash", "digest", "permit", "shown")
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """What the form on the page says."""
+    """The values of the filter form."""
 
     session: str = ""
     kind: str = ""
@@ -71,29 +71,29 @@ class AuditFilter:
 
     @property
     def query(self) -> str:
-        """Return the same as part of an address."""
+        """The filter as part of an address."""
         return urlencode({"session": self.session, "kind": self.kind, "q": self.text, "days": self.days})
 
     def wanted(self, now: int) -> TimelineQuery:
-        """Return the lines that it is about."""
+        """Return the query for the lines that match."""
         return TimelineQuery(now - self.days * _DAY, self.session, self.kind, self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditItem:
-    """A line as the page has it; `tool` is the one that its call is of, where the page knows that."""
+    """A line as the page shows it; `tool` is the tool of its call, if the page knows it."""
 
     told: AuditLine
     tool: str = ""
 
     @property
     def day(self) -> str:
-        """The day it was, as its heading says."""
+        """The day, for its heading."""
         return _local(self.told.at).strftime("%A, %d %B %Y")
 
     @property
     def date(self) -> str:
-        """The day that it stands under, as scripts read it."""
+        """The day, as scripts read it."""
         return _local(self.told.at).strftime("%Y-%m-%d")
 
     @property
@@ -125,11 +125,11 @@ class AuditItem:
 
     @property
     def about(self) -> Sequence[tuple[str, str]]:
-        """What it says besides, each with its name; what is true or not is its name alone."""
-        told = {name: value for name, value in self.told.line.items() if name not in _HIDDEN and value not in ("", [], None)}
+        """The remaining fields, each with its name; a boolean is shown by its name alone."""
+        fields = {name: value for name, value in self.told.line.items() if name not in _HIDDEN and value not in ("", [], None)}
         if self.tool:
-            told = {"tool": self.tool, **told}
-        return [_fact(name.replace("_", " "), value) for name, value in sorted(told.items(), key=lambda it: _ORDER.get(it[0], 5))]
+            fields = {"tool": self.tool, **fields}
+        return [_fact(name.replace("_", " "), value) for name, value in sorted(fields.items(), key=lambda field: _ORDER.get(field[0], 5))]
 
 
 class AuditPages:
@@ -148,60 +148,60 @@ class AuditPages:
         ]
 
     async def _page(self, request: Request) -> Response:
-        told, behind = _filter(request), read_cursor(request.query_params.get("before", ""))
-        # Files are read, perhaps many; nobody else should wait for that.
-        piece = await run_in_threadpool(timeline_page, self._site.house, told.wanted(self._now()), behind)
+        filter_, before = _filter(request), read_cursor(request.query_params.get("before", ""))
+        # Reads files, perhaps many, which must not block others.
+        piece = await run_in_threadpool(timeline_page, self._site.ports, filter_.wanted(self._now()), before)
         return self._site.page(
             request,
             "audit.html",
             days=_by_day(_shown(piece.lines)),
-            wanted=told,
+            wanted=filter_,
             kinds=tuple(KINDS),
-            older=_address(told, piece.older),
-            newest=_address(told, LATEST) if behind != LATEST else "",
+            older=_address(filter_, piece.older),
+            newest=_address(filter_, LATEST) if before != LATEST else "",
         )
 
     async def _jsonl(self, request: Request) -> Response:
-        lines = (f"{json.dumps({'session': it.session, 'name': it.name, **it.line})}\n" for it in self._everything(request))
+        lines = (f"{json.dumps({'session': line.session, 'name': line.name, **line.line})}\n" for line in self._everything(request))
         return _file(lines, "application/x-ndjson", "audit.jsonl")
 
     async def _csv(self, request: Request) -> Response:
-        rows = (_row(tuple(_cells(it))) for it in self._everything(request))
+        rows = (_row(tuple(_cells(line))) for line in self._everything(request))
         return _file(chain((_row(_CSV),), rows), "text/csv", "audit.csv")
 
     def _everything(self, request: Request) -> Iterator[AuditLine]:
-        wanted = _filter(request).wanted(self._now())
-        return (it for it in newest_first(self._site.house, wanted) if wanted.fits(it))
+        query = _filter(request).wanted(self._now())
+        return (line for line in newest_first(self._site.ports, query) if query.fits(line))
 
     def _now(self) -> int:
-        return self._site.house.line.clock.now()
+        return self._site.ports.line.clock.now()
 
 
 def _filter(request: Request) -> AuditFilter:
-    told = request.query_params
-    days, session = told.get("days", ""), told.get("session", "")[:40]
+    params = request.query_params
+    days, session = params.get("days", ""), params.get("session", "")[:40]
     return AuditFilter(
         session=session if session.isascii() and session.isalnum() else "",
-        kind=told.get("kind", "") if told.get("kind", "") in KINDS else "",
-        text=told.get("q", "")[:_LONGEST].strip(),
+        kind=params.get("kind", "") if params.get("kind", "") in KINDS else "",
+        text=params.get("q", "")[:_LONGEST].strip(),
         days=min(max(int(days), 1), 3_650) if days.isascii() and days.isdecimal() and len(days) < 6 else _DAYS,
     )
 
 
 def _shown(lines: Sequence[AuditLine]) -> Iterator[AuditItem]:
-    """Go through the lines; those that name a call by its number alone are told with what was called."""
-    tools = {(it.session, it.line["call"]): str(it.line["tool"]) for it in lines if "call" in it.line and "tool" in it.line}
-    return (AuditItem(it, tools.get((it.session, it.line.get("call")), "")) for it in lines)
+    """Yield the lines; those that name a call only by its id also get the call's tool."""
+    tools = {(line.session, line.line["call"]): str(line.line["tool"]) for line in lines if "call" in line.line and "tool" in line.line}
+    return (AuditItem(line, tools.get((line.session, line.line.get("call")), "")) for line in lines)
 
 
 def _by_day(lines: Iterator[AuditItem]) -> Sequence[tuple[str, Sequence[AuditItem]]]:
-    return [(day, tuple(those)) for day, those in groupby(lines, lambda it: it.day)]
+    return [(day, tuple(items)) for day, items in groupby(lines, lambda item: item.day)]
 
 
-def _address(told: AuditFilter, behind: Cursor | None) -> str:
-    if behind is None:
+def _address(filter_: AuditFilter, before: Cursor | None) -> str:
+    if before is None:
         return ""
-    return f"/audit?{told.query}" if behind == LATEST else f"/audit?{told.query}&{urlencode({'before': str(behind)})}"
+    return f"/audit?{filter_.query}" if before == LATEST else f"/audit?{filter_.query}&{urlencode({'before': str(before)})}"
 
 
 def _local(at: str) -> datetime:
@@ -211,10 +211,10 @@ def _local(at: str) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-def _cells(told: AuditLine) -> Iterator[str]:
-    line, used = told.line, {"seq", "at", "type", "tool", "call", "approval", "because", "by", "hash"}
+def _cells(entry: AuditLine) -> Iterator[str]:
+    line, used = entry.line, {"seq", "at", "type", "tool", "call", "approval", "because", "by", "hash"}
     rest = {name: value for name, value in line.items() if name not in used}
-    first: Sequence[JsonValue] = (line.get("at"), told.session, told.name, line.get("seq"), line.get("type"))
+    first: Sequence[JsonValue] = (line.get("at"), entry.session, entry.name, line.get("seq"), line.get("type"))
     rules = line.get("because")
     because = " ".join(map(str, rules)) if isinstance(rules, list) else ""
     second: Sequence[JsonValue] = (
@@ -244,8 +244,10 @@ def _fact(name: str, value: JsonValue) -> tuple[str, str]:
         case "tool", str():
             return "", value
         case "resources", list():
-            # That a tool is used says its name already.
-            return "", "; ".join(_short(it) for it in value if not (isinstance(it, dict) and it.get("role") == "use-tool"))
+            # The tool's name already says that a tool is used.
+            return "", "; ".join(
+                _short(resource) for resource in value if not (isinstance(resource, dict) and resource.get("role") == "use-tool")
+            )
         case "covers", _:
             return "", _short(value)
         case _:

@@ -1,4 +1,4 @@
-"""The pages of figures: usage, how asks were answered and how quickly, and health, with bars by day drawn as SVG without a script."""
+"""The pages of figures: usage, how asks were answered and how quickly, and health, with daily bars as SVG without scripts."""
 
 import math
 from collections import defaultdict
@@ -23,7 +23,7 @@ _MINUTE, _HOUR = 60, 3_600
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One rectangle, with the words that it stands for."""
+    """One rectangle, and its description."""
 
     x: float
     y: float
@@ -59,20 +59,20 @@ class Series:
 
 
 def bars(title: str, days: Sequence[str], series: Sequence[Series], unit: str = "") -> Chart:
-    """Return the chart of stacked bars, one for each day."""
-    totals = [sum(it.values[place] for it in series) for place in range(len(days))]
+    """Return a chart of stacked bars, one for each day."""
+    totals = [sum(line.values[index] for line in series) for index in range(len(days))]
     top = _top(max(totals, default=0), unit)
     step = (WIDTH - _LEFT - _RIGHT) / max(len(days), 1)
-    drawn: list[Bar] = []
-    for place, day in enumerate(days):
+    rectangles: list[Bar] = []
+    for index, day in enumerate(days):
         base = HEIGHT - _BOTTOM
-        for number, it in enumerate(series):
-            height = (HEIGHT - _BOTTOM - _TOP) * it.values[place] / top
+        for number, line in enumerate(series):
+            height = (HEIGHT - _BOTTOM - _TOP) * line.values[index] / top
             if height > 0:
-                words = f"{day}: {words_of(it.values[place], unit)} {it.name}"
-                drawn.append(
+                words = f"{day}: {words_of(line.values[index], unit)} {line.name}"
+                rectangles.append(
                     Bar(
-                        round(_LEFT + place * step + 1, 1),
+                        round(_LEFT + index * step + 1, 1),
                         round(base - height, 1),
                         round(max(step - 2, 1), 1),
                         round(height, 1),
@@ -83,14 +83,14 @@ def bars(title: str, days: Sequence[str], series: Sequence[Series], unit: str = 
             base -= height
     ticks = tuple((round(HEIGHT - _BOTTOM - (HEIGHT - _BOTTOM - _TOP) * share, 1), words_of(top * share, unit)) for share in (0, 0.5, 1))
     marks = tuple(
-        (round(_LEFT + place * step + step / 2, 1), day[5:]) for place, day in enumerate(days) if (len(days) - 1 - place) % 7 == 0
+        (round(_LEFT + index * step + step / 2, 1), day[5:]) for index, day in enumerate(days) if (len(days) - 1 - index) % 7 == 0
     )
-    rows = tuple((day, tuple(words_of(it.values[place], unit) for it in series)) for place, day in enumerate(days) if totals[place])
-    return Chart(title, tuple(it.name for it in series), tuple(drawn), ticks, marks, rows, not any(totals))
+    rows = tuple((day, tuple(words_of(line.values[index], unit) for line in series)) for index, day in enumerate(days) if totals[index])
+    return Chart(title, tuple(line.name for line in series), tuple(rectangles), ticks, marks, rows, not any(totals))
 
 
 def words_of(value: float, unit: str) -> str:
-    """Return a figure in few letters."""
+    """Return a short form of a figure."""
     if unit == "$":
         return f"${value:,.2f}"
     if unit == "s":
@@ -102,11 +102,11 @@ def words_of(value: float, unit: str) -> str:
 
 
 def _top(value: float, unit: str) -> float:
-    """Return the top of the scale: a figure that is not below this one, round in the unit that it is told in, as is its half."""
+    """Return the top of the scale: a figure not below this one that is round in its display unit, as is its half."""
     if unit == "s":
         size = 1 if value < 2 * _MINUTE else _MINUTE if value < 2 * _HOUR else _HOUR
         return size * _round_up(value / size)
-    # Half an ask, or half a token, is nothing that anybody counts.
+    # Half an ask or half a token cannot be counted.
     return _round_up(value) if unit else max(2.0, _round_up(value))
 
 
@@ -137,40 +137,44 @@ class FigurePages:
         ]
 
     async def _usage(self, request: Request) -> Response:
-        house = self._site.house
-        today = datetime.fromtimestamp(house.line.clock.now() / 1000, UTC).date()
+        ports = self._site.ports
+        today = datetime.fromtimestamp(ports.line.clock.now() / 1000, UTC).date()
         days = [(today - timedelta(days=_DAYS - 1 - back)).isoformat() for back in range(_DAYS)]
         since = int(datetime.fromisoformat(f"{days[0]}T00:00:00+00:00").timestamp() * 1000)
-        # Every session's log is read up to where it was read before; that may take a while, and nobody else should wait.
-        spent = {it.day: it for it in await run_in_threadpool(house.records.spending, since)}
-        asks = [row for row in house.index.approvals(ApprovalQuery(open_only=False, limit=_MOST_ASKS)) if row.asked >= since]
+        # Every session's log is read from where the last reading stopped; that may take a while and must not block others.
+        spent = {usage.day: usage for usage in await run_in_threadpool(ports.records.spending, since)}
+        asks = [row for row in ports.index.approvals(ApprovalQuery(open_only=False, limit=_MOST_ASKS)) if row.asked >= since]
         used = [spent.get(day, Spending(day)) for day in days]
         charts = (
-            bars("Tokens", days, (Series("in", [it.tokens_in for it in used]), Series("out", [it.tokens_out for it in used]))),
-            bars("Money", days, (Series("USD", [it.dollars for it in used]),), "$"),
+            bars("Tokens", days, (Series("in", [usage.tokens_in for usage in used]), Series("out", [usage.tokens_out for usage in used]))),
+            bars("Money", days, (Series("USD", [usage.dollars for usage in used]),), "$"),
             bars("Asks, and how they were answered", days, _ends(asks, days)),
             bars("Time to an answer", days, _latency(asks, days), "s"),
         )
         sums = {
-            "tokens": sum(it.tokens_in + it.tokens_out for it in used),
-            "dollars": sum(it.dollars for it in used),
-            "requests": sum(it.requests for it in used),
+            "tokens": sum(usage.tokens_in + usage.tokens_out for usage in used),
+            "dollars": sum(usage.dollars for usage in used),
+            "requests": sum(usage.requests for usage in used),
             "asks": len(asks),
-            "estimated": any(it.estimated for it in used),
+            "estimated": any(usage.estimated for usage in used),
             "answered": _percentiles([row.settled - row.asked for row in asks if row.settled and row.status in ("granted", "denied")]),
         }
         return self._site.page(request, "usage.html", charts=charts, sums=sums, days=_DAYS)
 
     async def _health(self, request: Request) -> Response:
-        findings = await run_in_threadpool(self._site.house.records.health)
+        findings = await run_in_threadpool(self._site.ports.records.health)
         visitor = visitor_of(request)
         if visitor is None or not visitor.is_operator:
-            # What is wrong may quote the configuration.
-            findings = [it if it.standing == "ok" else replace(it, what="operators see what it is", todo="") for it in findings]
-        # What somebody should look at stands first.
-        findings = sorted(findings, key=lambda it: ("fail", "warn", "ok").index(it.standing))
-        bad = [it for it in findings if it.standing != "ok"]
-        return self._site.page(request, "health.html", findings=findings, bad=len(bad), fails=any(it.standing == "fail" for it in bad))
+            # The details may quote the configuration.
+            findings = [
+                finding if finding.standing == "ok" else replace(finding, what="operators see what it is", todo="") for finding in findings
+            ]
+        # Problems come first.
+        findings = sorted(findings, key=lambda finding: ("fail", "warn", "ok").index(finding.standing))
+        bad = [finding for finding in findings if finding.standing != "ok"]
+        return self._site.page(
+            request, "health.html", findings=findings, bad=len(bad), fails=any(finding.standing == "fail" for finding in bad)
+        )
 
 
 def _day(at: Millis) -> str:
@@ -178,22 +182,22 @@ def _day(at: Millis) -> str:
 
 
 def _ends(asks: list[ApprovalRow], days: list[str]) -> tuple[Series, ...]:
-    counted: dict[tuple[str, str], int] = defaultdict(int)
+    counts: dict[tuple[str, str], int] = defaultdict(int)
     for row in asks:
-        counted[row.status, _day(row.asked)] += 1
-    return tuple(Series(end, [counted[end, day] for day in days]) for end in _ENDS)
+        counts[row.status, _day(row.asked)] += 1
+    return tuple(Series(end, [counts[end, day] for day in days]) for end in _ENDS)
 
 
 def _latency(asks: list[ApprovalRow], days: list[str]) -> tuple[Series, ...]:
-    took: dict[str, list[float]] = defaultdict(list)
+    seconds: dict[str, list[float]] = defaultdict(list)
     for row in asks:
         if row.settled and row.status in ("granted", "denied"):
-            took[_day(row.asked)].append((row.settled - row.asked) / 1000)
-    return (Series("median", [median(took[day]) if took[day] else 0 for day in days]),)
+            seconds[_day(row.asked)].append((row.settled - row.asked) / 1000)
+    return (Series("median", [median(seconds[day]) if seconds[day] else 0 for day in days]),)
 
 
 def _percentiles(millis: list[Millis]) -> tuple[float, float] | None:
-    """Return the median and the ninetieth hundredth in seconds, None where there is nothing to tell."""
+    """Return the median and the 90th percentile in seconds; None if there are no figures."""
     if not millis:
         return None
     high = quantiles(millis, n=10)[-1] if len(millis) >= _FEW else millis[0]

@@ -1,4 +1,4 @@
-"""The pages of what goes on without anybody typing: jobs and their firings, teams and their conversations."""
+"""The pages of unattended work: jobs and their firings, teams and their conversations."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -33,42 +33,42 @@ class PlanPages:
         ]
 
     async def _cron(self, request: Request) -> Response:
-        jobs = self._site.house.jobs
+        jobs = self._site.ports.jobs
         return self._site.page(request, "cron.html", jobs=jobs.rows(), firings=jobs.firings(_SHOWN_FIRINGS), most=_SHOWN_FIRINGS)
 
     async def _run(self, request: Request) -> Response:
         job = str(request.path_params["job"])
-        session = await self._site.house.jobs.run(job, who(request))
+        session = await self._site.ports.jobs.run(job, who(request))
         return self._site.done(request, f"`{plain_line(job, 60)}` fired; this is its session", f"/sessions/{session}")
 
     async def _teams(self, request: Request) -> Response:
-        pairing = self._site.house.pairing
-        # Every conversation's log is read; nobody else should wait for that.
-        pairs = await run_in_threadpool(pairing.pairs)
-        asking = {row.session for row in self._site.house.index.approvals(ApprovalQuery(limit=None, brief=True))}
-        waits = await run_in_threadpool(_waits, pairing, pairs, asking)
+        teams = self._site.ports.teams
+        # Every conversation's log is read, which must not block others.
+        pairs = await run_in_threadpool(teams.pairs)
+        asking = {row.session for row in self._site.ports.index.approvals(ApprovalQuery(limit=None, brief=True))}
+        waits = await run_in_threadpool(_waits, teams, pairs, asking)
         sums = {
-            "messages": sum(it.messages for it in pairs),
-            "tokens": sum(it.tokens for it in pairs),
-            "dollars": sum(it.dollars for it in pairs),
-            "open": sum(it.open for it in pairs),
+            "messages": sum(figures.messages for figures in pairs),
+            "tokens": sum(figures.tokens for figures in pairs),
+            "dollars": sum(figures.dollars for figures in pairs),
+            "open": sum(figures.open for figures in pairs),
         }
-        return self._site.page(request, "teams.html", teams=pairing.teams(), pairs=pairs, sums=sums, asking=asking, waits=waits)
+        return self._site.page(request, "teams.html", teams=teams.teams(), pairs=pairs, sums=sums, asking=asking, waits=waits)
 
 
 @dataclass(frozen=True, slots=True)
 class _Waits:
-    """What keeps an answer from coming: budgets that are used up, of the team or of those that it waits for, and asks of the latter."""
+    """What delays an answer: exhausted budgets of the team or of those that it waits for, and asks of the latter."""
 
     short: tuple[Shortage, ...]
     asked: tuple[SessionId, ...]
 
 
-def _waits(pairing: TeamPairs, pairs: Sequence[PairFigures], asking: Collection[SessionId]) -> dict[SessionId, _Waits]:
-    found: dict[SessionId, _Waits] = {}
-    for it in pairs:
-        chain = pairing.chain(it.pair) if it.open else None
+def _waits(teams: TeamPairs, pairs: Sequence[PairFigures], asking: Collection[SessionId]) -> dict[SessionId, _Waits]:
+    waits: dict[SessionId, _Waits] = {}
+    for figures in pairs:
+        chain = teams.chain(figures.pair) if figures.open else None
         if chain is not None:
-            asked = tuple(session for session in chain.sessions() if session != it.session and session in asking)
-            found[it.session] = _Waits(chain.shortages(), asked)
-    return found
+            asked = tuple(session for session in chain.sessions() if session != figures.session and session in asking)
+            waits[figures.session] = _Waits(chain.shortages(), asked)
+    return waits

@@ -1,4 +1,4 @@
-"""The rules page: every rule and how it stands, how often it asked, and a box in which to try a call."""
+"""The rules page: every rule with its status, how often it asked, and a form to try a call."""
 
 import re
 from collections import Counter
@@ -21,23 +21,23 @@ KINDS = {
     "label": "what was touched is remembered",
     "structural": "looked at before any rule; these cannot be switched off",
 }
-"""The kinds of rules in the order of the page, each with what it means."""
+"""The kinds of rules in page order, each with its meaning."""
 
 
-def rule_standings(house: WebPorts, session: SessionId | None) -> Sequence[RuleStatus]:
-    """Return every rule as it stands in a session, or in general with how often it asked anywhere."""
+def rule_standings(ports: WebPorts, session: SessionId | None) -> Sequence[RuleStatus]:
+    """Return every rule with its status in a session, or in general with how often it asked anywhere."""
     if session is not None:
-        return house.line.explaining.rules(session)
-    counted = Counter(
+        return ports.line.explainer.rules(session)
+    counts = Counter(
         rule
-        for row in house.index.approvals(ApprovalQuery(open_only=False, limit=_ASKS_READ))
+        for row in ports.index.approvals(ApprovalQuery(open_only=False, limit=_ASKS_READ))
         for rule in {rule for cover in row.covers for rule in cover.rules}
     )
-    return [it.model_copy(update={"asked": counted[it.rule]}) for it in house.judging.rules()]
+    return [status.model_copy(update={"asked": counts[status.rule]}) for status in ports.trials.rules()]
 
 
 def _by_kind(rules: Sequence[RuleStatus]) -> Sequence[tuple[str, str, Sequence[RuleStatus]]]:
-    groups = ((kind, words, [it for it in rules if it.kind == kind]) for kind, words in KINDS.items())
+    groups = ((kind, words, [rule for rule in rules if rule.kind == kind]) for kind, words in KINDS.items())
     return [group for group in groups if group[2]]
 
 
@@ -55,35 +55,35 @@ class RulePages:
         ]
 
     async def _page(self, request: Request) -> Response:
-        told = request.query_params.get("session", "")
-        session = SessionId(told) if told.isascii() and told.isalnum() and told else None
+        value = request.query_params.get("session", "")
+        session = SessionId(value) if value.isascii() and value.isalnum() and value else None
         return self._shown(request, session, None)
 
     def _shown(self, request: Request, session: SessionId | None, tried: object) -> Response:
-        house = self._site.house
+        ports = self._site.ports
         return self._site.page(
             request,
             "rules.html",
-            groups=_by_kind(rule_standings(house, session)),
-            warnings=house.judging.warnings(),
-            tools=house.judging.tools(),
-            session=house.line.desk.view(session) if session else None,
+            groups=_by_kind(rule_standings(ports, session)),
+            warnings=ports.trials.warnings(),
+            tools=ports.trials.tools(),
+            session=ports.line.desk.view(session) if session else None,
             modes=tuple(Mode),
             tried=tried,
             told=request.query_params,
         )
 
     async def _try(self, request: Request) -> Response:
-        told = request.query_params
-        if sum(map(len, told.values())) > _LONGEST_CALL:
+        params = request.query_params
+        if sum(map(len, params.values())) > _LONGEST_CALL:
             raise CommandRefused(f"a call to try has {_LONGEST_CALL:,} characters at most")
-        mode = told.get("mode", Mode.DEFAULT)
+        mode = params.get("mode", Mode.DEFAULT)
         trial = CallTrial(
-            tool=told.get("tool", "").strip(),
-            arguments=told.get("arguments", "").strip() or "{}",
-            project=told.get("project", "").strip(),
+            tool=params.get("tool", "").strip(),
+            arguments=params.get("arguments", "").strip() or "{}",
+            project=params.get("project", "").strip(),
             mode=Mode(mode) if mode in tuple(Mode) else Mode.DEFAULT,
-            labels=tuple(label for label in re.split(r"[\s,]+", told.get("labels", "")) if label),
+            labels=tuple(label for label in re.split(r"[\s,]+", params.get("labels", "")) if label),
         )
-        tried = self._site.house.judging.try_call(trial)
+        tried = self._site.ports.trials.try_call(trial)
         return self._site.piece("tried.html", tried=tried) if is_piece(request) else self._shown(request, None, tried)

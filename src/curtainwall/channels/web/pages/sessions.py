@@ -40,13 +40,13 @@ _MOST_PARKED = 20
 _LOOKED_AT = 300
 _LONGEST_SEARCH = 200
 _MOST_DIGITS = 8
-# A page waits for what only the whole log tells; where the log has more entries than this, not longer than so many seconds.
+# Some parts of a page need the whole log. If the log has more entries than this, wait for them at most this many seconds.
 _LONG = 10_000
 _PATIENCE = 0.25
 
 
 class SessionPages:
-    """What people look at most."""
+    """The inbox and the pages of sessions."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -65,12 +65,12 @@ class SessionPages:
         ]
 
     async def _inbox(self, request: Request) -> Response:
-        house = self._site.house
-        recent = [row for row in house.index.approvals(ApprovalQuery(open_only=False, limit=_LOOKED_AT)) if row.status != "open"]
+        ports = self._site.ports
+        recent = [row for row in ports.index.approvals(ApprovalQuery(open_only=False, limit=_LOOKED_AT)) if row.status != "open"]
         recent.sort(key=lambda row: row.settled or 0, reverse=True)
-        after, whole = request.query_params.get("after", ""), self._site.hubs.whole.cards()
-        cards = self._behind(after) if after else whole
-        waiting = house.index.sessions(SessionQuery(status="waiting", without_agent=OUTSIDE, limit=_LOOKED_AT))
+        after, whole = request.query_params.get("after", ""), self._site.hubs.lists.cards()
+        cards = self._cards_after(after) if after else whole
+        waiting = ports.index.sessions(SessionQuery(status="waiting", without_agent=OUTSIDE, limit=_LOOKED_AT))
         parked = [row for row in waiting if not row.pending][:_MOST_PARKED]
         return await self._site.long_page(
             request,
@@ -82,33 +82,33 @@ class SessionPages:
             live="on=later" if after else "on=asks",
         )
 
-    def _behind(self, after: str) -> Sequence[Card]:
-        """Return the open asks behind the last one of another page."""
+    def _cards_after(self, after: str) -> Sequence[Card]:
+        """Return the open asks after the last one of another page."""
         session, _, approval = after[: 2 * _LONGEST_SEARCH].partition("/")
-        return self._site.house.board.cards_after(approval, SessionId(session))
+        return self._site.ports.board.cards_after(approval, SessionId(session))
 
     async def _ask(self, request: Request) -> Response:
         approval = ApprovalId(str(request.path_params["approval"])[:_LONGEST_SEARCH])
-        card = self._site.house.board.find(approval, self._site.session_in(request))
+        card = self._site.ports.board.find(approval, self._site.session_in(request))
         return await self._site.long_page(request, "ask.html", card=card, whole=True)
 
     async def _sessions(self, request: Request) -> Response:
-        told = request.query_params
-        status = told.get("status", "")
-        text = told.get("q", "").strip()[:_LONGEST_SEARCH]
-        with_callers = "callers" in told or told.get("channel") == MCP
-        shown = _count(told.get("rows", ""), _SHOWN_ROWS, _MOST_ROWS)
+        params = request.query_params
+        status = params.get("status", "")
+        text = params.get("q", "").strip()[:_LONGEST_SEARCH]
+        with_callers = "callers" in params or params.get("channel") == MCP
+        shown = _count(params.get("rows", ""), _SHOWN_ROWS, _MOST_ROWS)
         query = SessionQuery(
             status=cast("SessionStatus", status) if status in get_args(SessionStatus) else None,
-            channel=told.get("channel") or None,
+            channel=params.get("channel") or None,
             text=text or None,
             without_agent=None if with_callers else OUTSIDE,
             limit=shown + 1,
         )
-        rows = self._site.house.index.sessions(query)
+        rows = self._site.ports.index.sessions(query)
         wider = {"q": text, "status": query.status or "", "channel": query.channel or "", "rows": min(shown * 4, _MOST_ROWS)}
         wider |= {"callers": "yes"} if with_callers else {}
-        # Rows that come live would not know of a search.
+        # Live rows would ignore the search.
         live = "on=rows" if query == SessionQuery(without_agent=OUTSIDE, limit=shown + 1) else "on="
         return await self._site.long_page(
             request,
@@ -127,13 +127,13 @@ class SessionPages:
         return new_page(self._site, request)
 
     async def _session(self, request: Request) -> Response:
-        session, told = self._site.session_in(request), request.query_params
+        session, params = self._site.session_in(request), request.query_params
         view, is_brief = await self._view(session)
-        if (before := _count(told.get("before", ""), 0, sys.maxsize)) > 0:
+        if (before := _count(params.get("before", ""), 0, sys.maxsize)) > 0:
             return await self._earlier(request, view, before, is_brief=is_brief)
         hub = await self._site.hubs.session(session)
         conversation = hub.conversation
-        shown = _count(told.get("items", ""), _SHOWN_ITEMS, _MOST_ITEMS)
+        shown = _count(params.get("items", ""), _SHOWN_ITEMS, _MOST_ITEMS)
         if conversation.left_out and shown > len(conversation.items):
             conversation = await hub.window()
         items = list(conversation.items.values())
@@ -148,33 +148,33 @@ class SessionPages:
             more=f"items={min(shown * 4, _MOST_ITEMS)}" if is_more else f"before={conversation.begin + 1}" if conversation.begin else "",
             is_earlier=False,
             is_brief=is_brief,
-            load=self._site.house.records.load,
+            load=self._site.ports.records.load,
             live=f"on=&session={session}&after={conversation.seq}",
             rail=RAIL,
             modes=tuple(Mode),
-            models=self._site.house.beginnings.models(),
+            models=self._site.ports.starter.models(),
             works=view.status == "working",
         )
 
     async def _view(self, session: SessionId) -> tuple[SessionView, bool]:
-        """Return a session as it is now; where its log is long and has to be read first, as the lists have it, and True."""
-        house = self._site.house
-        reading = asyncio.create_task(asyncio.to_thread(house.line.desk.view, session), name=f"web: look at {session}")
-        if house.line.feed.head(session_stream(session)) > _LONG:
+        """Return the current state of a session; if its log is long and not read yet, the state from the index, and True."""
+        ports = self._site.ports
+        reading = asyncio.create_task(asyncio.to_thread(ports.line.desk.view, session), name=f"web: look at {session}")
+        if ports.line.feed.head(session_stream(session)) > _LONG:
             await asyncio.wait({reading}, timeout=_PATIENCE)
-            if not reading.done() and (row := next(iter(house.index.sessions(SessionQuery(prefix=session, limit=1))), None)):
-                # It goes on, and whoever looks next finds it read.
+            if not reading.done() and (row := next(iter(ports.index.sessions(SessionQuery(prefix=session, limit=1))), None)):
+                # It continues, and the next visitor finds the log read.
                 reading.add_done_callback(lambda done: done.cancelled() or done.exception())
-                return _listed(row), True
+                return _view_of_row(row), True
         return await reading, False
 
     async def _earlier(self, request: Request, view: SessionView, before: int, *, is_brief: bool) -> Response:
-        """Show the things of a log before one of its entries, as they are now; nothing on this page comes live."""
-        conversation, recorded = await asyncio.to_thread(window_at, self._site.house.line.feed, view.session, before)
+        """Show the items before a log entry in their current state; nothing on this page is live."""
+        conversation, recorded = await asyncio.to_thread(window_at, self._site.ports.line.feed, view.session, before)
         count = 0
-        for it in recorded:
-            conversation.take(it)
-            if it.seq < before:
+        for record in recorded:
+            conversation.take(record)
+            if record.seq < before:
                 count = len(conversation.items)
         return await self._site.long_page(
             request,
@@ -185,28 +185,28 @@ class SessionPages:
             more=f"before={conversation.begin + 1}" if conversation.begin else "",
             is_earlier=True,
             is_brief=is_brief,
-            load=self._site.house.records.load,
+            load=self._site.ports.records.load,
             live="on=",
             rail=RAIL,
             modes=tuple(Mode),
-            models=self._site.house.beginnings.models(),
+            models=self._site.ports.starter.models(),
             works=False,
         )
 
     async def _why(self, request: Request) -> Response:
         session, about = self._site.session_in(request), request.query_params.get("about", "")[:_LONGEST_SEARCH]
-        told = "\n".join(why_lines(self._site.house.line.explaining.why(session, about)))
+        text = "\n".join(why_lines(self._site.ports.line.explainer.why(session, about)))
         if is_piece(request):
-            return self._site.piece("why.html", told=told)
-        return self._site.page(request, "explained.html", told=told, session=session)
+            return self._site.piece("why.html", told=text)
+        return self._site.page(request, "explained.html", told=text, session=session)
 
     async def _grants(self, request: Request) -> Response:
         everything = "all" in request.query_params
-        return self._site.page(request, "grants.html", rows=self._site.house.index.grants(all_of_them=everything), everything=everything)
+        return self._site.page(request, "grants.html", rows=self._site.ports.index.grants(all_of_them=everything), everything=everything)
 
 
-def _listed(row: SessionRow) -> SessionView:
-    """Return what the lists tell of a session; what only its whole log tells is left empty."""
+def _view_of_row(row: SessionRow) -> SessionView:
+    """Return the view of a session that its index row gives; what needs the whole log is left empty."""
     return SessionView(
         session=row.session,
         name=row.name,
@@ -230,13 +230,13 @@ def _listed(row: SessionRow) -> SessionView:
 
 
 def new_page(site: Site, request: Request, fault: str = "", status: int = 200) -> Response:
-    """Return the form of a new session, with what was typed into it where that was refused."""
+    """Return the form for a new session, with what was typed if it was refused."""
     typed = form_of(request)
-    there = site.house.beginnings
-    shown = {"agents": there.agents(), "models": there.models(), "modes": tuple(Mode)}
+    starter = site.ports.starter
+    shown = {"agents": starter.agents(), "models": starter.models(), "modes": tuple(Mode)}
     return site.page(request, "new.html", status=status, **shown, typed=typed, fault=fault)
 
 
-def _count(told: str, usual: int, most: int) -> int:
-    """Return how many things an address asks for, within bounds; the usual number for anything that is none."""
-    return min(int(told), most) if told.isascii() and told.isdecimal() and len(told) <= _MOST_DIGITS else usual
+def _count(value: str, default: int, most: int) -> int:
+    """Return the number in an address, within bounds; the default if it is not a number."""
+    return min(int(value), most) if value.isascii() and value.isdecimal() and len(value) <= _MOST_DIGITS else default

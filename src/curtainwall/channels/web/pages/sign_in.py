@@ -1,4 +1,4 @@
-"""Signing in and out, and what a person chooses for this browser: colours and keys."""
+"""Signing in and out, and the browser's preferences: colours and keys."""
 
 import hmac
 import time
@@ -15,30 +15,30 @@ _TRIES, _WINDOW_SECONDS = 10, 60.0
 _LONGEST_CODE = 500
 
 Tokens = Callable[[], Mapping[str, str]]
-"""Gives the standing tokens by the people they belong to, read anew each time."""
+"""Returns the permanent tokens by user, read anew each time."""
 
 
 class FailedSignIns:
-    """Counts sign-ins that failed, of everybody together: whoever guesses from many places is no better off."""
+    """Counts failed sign-ins of everyone together, so that guessing from many places gains nothing."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._failed: deque[float] = deque()
 
     def wait(self) -> int:
-        """Return how many seconds nobody may try, 0 where one may."""
+        """Return how many seconds to wait before the next try; 0 if a try is allowed."""
         since = self._now() - _WINDOW_SECONDS
         while self._failed and self._failed[0] <= since:
             self._failed.popleft()
         return 0 if len(self._failed) < _TRIES else int(self._failed[0] - since) + 1
 
     def fail(self) -> None:
-        """Count one that failed."""
+        """Count a failure."""
         self._failed.append(self._now())
 
 
 class SignInPages:
-    """The sign-in page and what its forms do."""
+    """The sign-in page and its forms."""
 
     def __init__(self, site: Site, tokens: Tokens, tries: FailedSignIns) -> None:
         self._site = site
@@ -62,43 +62,43 @@ class SignInPages:
 
     def _shown(self, request: Request, fault: str = "", status: int = 200) -> Response:
         code = request.query_params.get("code", "")[:_LONGEST_CODE]
-        ahead = form_of(request).get("next") or request.query_params.get("next", "/")
-        return self._site.page(request, "sign-in.html", status=status, code=code, next=local(ahead), fault=fault, visitor=None)
+        target = form_of(request).get("next") or request.query_params.get("next", "/")
+        return self._site.page(request, "sign-in.html", status=status, code=code, next=local(target), fault=fault, visitor=None)
 
     async def _enter(self, request: Request) -> Response:
         wait = self._tries.wait()
-        # INVARIANT: a code of a link cannot be guessed, so whoever has one gets in, however many others guess to keep them out.
+        # INVARIANT: a link's code cannot be guessed, so its holder always gets in, however many others guess to lock them out.
         user = self._user_of(form_of(request).get("code", "").strip(), by_token=not wait)
         if wait and user is None:
-            shown = self._shown(request, f"too many sign-ins failed; try again in {wait} seconds", 429)
-            shown.headers["Retry-After"] = str(wait)
-            return shown
-        if user is None or not self._site.doors.may_enter(user):
+            page = self._shown(request, f"too many sign-ins failed; try again in {wait} seconds", 429)
+            page.headers["Retry-After"] = str(wait)
+            return page
+        if user is None or not self._site.access.may_enter(user):
             self._tries.fail()
             return self._shown(request, "this code is wrong, used, or too old; `curtainwall web link` makes another", 401)
         answer = RedirectResponse(local(form_of(request).get("next", "/")), 303)
-        self._set(answer, self._site.doors.cookie, self._site.sign_ins.sign_in(user), http_only=True)
+        self._set(answer, self._site.access.cookie, self._site.sign_ins.sign_in(user), http_only=True)
         return answer
 
     def _user_of(self, code: str, *, by_token: bool) -> str | None:
         if not code or len(code) > _LONGEST_CODE:
             return None
-        found: str | None = None
+        match: str | None = None
         for user, token in self._tokens().items() if by_token else ():
             if hmac.compare_digest(token.encode(), code.encode("utf-8", "surrogatepass")):
-                found = user
-        return found or self._site.sign_ins.spend(code)
+                match = user
+        return match or self._site.sign_ins.spend(code)
 
     async def _leave(self, request: Request) -> Response:
         visitor = visitor_of(request)
         assert visitor is not None
         self._site.sign_ins.sign_out(visitor.token, everywhere="everywhere" in form_of(request))
         answer = RedirectResponse("/sign-in", 303)
-        answer.delete_cookie(self._site.doors.cookie, path="/", secure=self._site.doors.is_secure, httponly=True, samesite="strict")
+        answer.delete_cookie(self._site.access.cookie, path="/", secure=self._site.access.is_secure, httponly=True, samesite="strict")
         return answer
 
     def _choice(self, name: str, choices: tuple[str, ...]) -> Endpoint:
-        """Return the endpoint that keeps a choice in a cookie of this browser."""
+        """Return the endpoint that stores a choice in a cookie of this browser."""
 
         async def choose(request: Request) -> Response:
             form = form_of(request)
@@ -110,5 +110,5 @@ class SignInPages:
         return choose
 
     def _set(self, answer: Response, name: str, value: str, *, http_only: bool) -> None:
-        secure = self._site.doors.is_secure
+        secure = self._site.access.is_secure
         answer.set_cookie(name, value, max_age=365 * 86_400, path="/", secure=secure, httponly=http_only, samesite="strict")

@@ -1,4 +1,4 @@
-"""What every page has: who asks, how it is drawn, how a refusal looks, and where one goes after a form."""
+"""What all pages share: the visitor, rendering, refusals, and where to go after a form."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -48,23 +48,23 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class Site:
     """What the pages share."""
 
-    house: WebPorts
+    ports: WebPorts
     hubs: Hubs
-    doors: WebAccess
+    access: WebAccess
     sign_ins: SignIns
     _words: OrderedDict[str, str] = field(default_factory=OrderedDict[str, str])
 
     def page(self, request: Request, template: str, *, status: int = 200, **values: object) -> Response:
         """Return a whole page."""
-        return HTMLResponse(draw(template, **(self._around(request) | values)), status)
+        return HTMLResponse(draw(template, **(self._common(request) | values)), status)
 
     async def long_page(self, request: Request, template: str, **values: object) -> Response:
-        """Return a whole page that takes long to draw, while others go on."""
-        around = self._around(request)
-        return HTMLResponse(await run_in_threadpool(draw, template, **(around | values)))
+        """Return a whole page that takes long to render, without blocking others."""
+        common = self._common(request)
+        return HTMLResponse(await run_in_threadpool(draw, template, **(common | values)))
 
-    def _around(self, request: Request) -> dict[str, object]:
-        """Return what stands on every page."""
+    def _common(self, request: Request) -> dict[str, object]:
+        """Return the values that every page needs."""
         visitor = visitor_of(request)
         return {
             "visitor": visitor,
@@ -72,7 +72,7 @@ class Site:
             "theme": theme_of(request),
             "keys": keys_of(request),
             "path": request.url.path,
-            "asks": len(self.hubs.whole.cards()) if visitor else 0,
+            "asks": len(self.hubs.lists.cards()) if visitor else 0,
             "words": self._words.pop(visitor.token, "") if visitor else "",
             "live": "",
         }
@@ -82,7 +82,7 @@ class Site:
         return HTMLResponse(draw(template, **values), status)
 
     def done(self, request: Request, words: str, go_to: str = "") -> Response:
-        """Answer a form that did what it should: tell so, and go on where the person was or to another page."""
+        """Answer a form that succeeded: say so, and return to where the person was or go to another page."""
         if is_piece(request) and not go_to:
             return self.piece("words.html", words=words, tone="good")
         visitor = visitor_of(request)
@@ -94,7 +94,7 @@ class Site:
         return Response(status_code=204, headers={"HX-Redirect": back}) if is_piece(request) else RedirectResponse(back, 303)
 
     def refused(self, request: Request, error: CurtainwallError) -> Response:
-        """Answer with why something was not done."""
+        """Answer with why something was refused."""
         status = status_of(error)
         if is_piece(request):
             return self.piece("words.html", status=status, words=str(error), tone="bad")
@@ -102,7 +102,7 @@ class Site:
         return self.page(request, "refused.html", status=status, fault=str(error), title=title)
 
     def guarded(self, endpoint: Endpoint, *, operators: bool = False) -> Endpoint:
-        """Return an endpoint whose refusals become pages; with `operators`, nobody else gets that far."""
+        """Return an endpoint whose refusals become pages; with `operators`, only operators may use it."""
 
         async def run(request: Request) -> Response:
             visitor = visitor_of(request)
@@ -117,37 +117,37 @@ class Site:
         return run
 
     def session_in(self, request: Request) -> SessionId:
-        """Return the session that the address names; raise `NotFound` for one that is not there."""
-        told = str(request.path_params["session"])
-        if not (told.isascii() and told.isalnum() and self.house.line.feed.head(session_stream(SessionId(told)))):
+        """Return the session that the address names; raise `NotFound` if it does not exist."""
+        session = str(request.path_params["session"])
+        if not (session.isascii() and session.isalnum() and self.ports.line.feed.head(session_stream(SessionId(session)))):
             raise NotFound("there is no such session")
-        return SessionId(told)
+        return SessionId(session)
 
 
 def status_of(error: CurtainwallError) -> int:
-    """Return what HTTP calls a refusal."""
+    """Return the HTTP status of a refusal."""
     return next((code for kind, code in _STATUS.items() if isinstance(error, kind)), _BAD_REQUEST)
 
 
 def visitor_of(request: Request) -> Visitor | None:
-    """Return who asks, as the door found."""
+    """Return the visitor that the guard identified."""
     return cast("Visitor | None", request.scope.get("visitor"))
 
 
 def who(request: Request) -> Who:
-    """Return who asks, as the log names them."""
+    """Return the visitor as the log names them."""
     visitor = visitor_of(request)
     assert visitor is not None
     return Who(name=visitor.name, channel=CHANNEL)
 
 
 def form_of(request: Request) -> Mapping[str, str]:
-    """Return the form that the door read."""
+    """Return the form that the guard parsed."""
     return cast("Mapping[str, str]", request.scope.get("form", {}))
 
 
 def is_piece(request: Request) -> bool:
-    """Tell whether a part of a page is wanted in place of a whole one."""
+    """Tell whether a piece of a page is requested instead of a whole one."""
     return request.headers.get("hx-request") == "true"
 
 
@@ -167,6 +167,6 @@ def _chosen(request: Request, name: str, choices: tuple[str, ...]) -> str:
 
 
 def local(path: str) -> str:
-    """Return a path of ours, or the first page for anything that could lead elsewhere."""
+    """Return the path if it is one of ours, or the first page for anything that could lead elsewhere."""
     is_ours = path.startswith("/") and not path.startswith("//") and path.isascii() and path.isprintable() and "\\" not in path
     return path if is_ours else "/"

@@ -1,4 +1,4 @@
-"""The audits of all sessions as one timeline, newest first, gone through piece by piece however long it is."""
+"""The audits of all sessions as one timeline, newest first, read page by page however long it is."""
 
 import heapq
 import json
@@ -32,7 +32,7 @@ Line = Mapping[str, JsonValue]
 
 
 class Cursor(NamedTuple):
-    """A place in the timeline: what is smaller is older."""
+    """A position in the timeline; smaller is older."""
 
     at: str
     session: str
@@ -45,31 +45,31 @@ class Cursor(NamedTuple):
 LATEST = Cursor("9999", "", 0)
 
 
-def read_cursor(told: str) -> Cursor:
-    """Return the place that an address names; anything else is the newest end."""
-    found = _CURSOR.fullmatch(told) if told.isascii() else None
-    return LATEST if found is None else Cursor(found[1], found[2], int(found[3]))
+def read_cursor(text: str) -> Cursor:
+    """Return the position that an address names; the newest end for anything else."""
+    match = _CURSOR.fullmatch(text) if text.isascii() else None
+    return LATEST if match is None else Cursor(match[1], match[2], int(match[3]))
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineQuery:
-    """Which lines are wanted: of one session, of a kind, with a text in them, since a time."""
+    """The lines to show: of one session, of a kind, containing a text, since a time."""
 
     since: Millis
     session: str = ""
     kind: str = ""
     text: str = ""
 
-    def fits(self, told: "AuditLine") -> bool:
-        """Tell whether a line is among them."""
-        if self.kind and told.kind not in KINDS[self.kind]:
+    def fits(self, line: "AuditLine") -> bool:
+        """Tell whether a line matches."""
+        if self.kind and line.kind not in KINDS[self.kind]:
             return False
-        return not self.text or self.text.casefold() in json.dumps([told.name, dict(told.line)], ensure_ascii=False).casefold()
+        return not self.text or self.text.casefold() in json.dumps([line.name, dict(line.line)], ensure_ascii=False).casefold()
 
 
 @dataclass(frozen=True, slots=True)
 class AuditLine:
-    """A line of some session's audit."""
+    """A line of a session's audit."""
 
     session: SessionId
     name: str
@@ -78,76 +78,76 @@ class AuditLine:
 
     @property
     def at(self) -> str:
-        """When it was."""
+        """When it happened."""
         return str(self.line.get("at", ""))
 
     @property
     def kind(self) -> str:
-        """What kind of thing happened."""
+        """The type of the event."""
         return str(self.line.get("type", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class TimelinePage:
-    """Lines that fit, and the place behind which to go on, None at the end."""
+    """The matching lines, and the position after which to continue; None at the end."""
 
     lines: tuple[AuditLine, ...]
     older: Cursor | None
 
 
-def timeline_page(house: WebPorts, wanted: TimelineQuery, behind: Cursor) -> TimelinePage:
-    """Return what a page shows; where little fits, it ends before everything was looked at."""
-    found: list[AuditLine] = []
-    for looked_at, told in enumerate(newest_first(house, wanted, behind), start=1):
-        if wanted.fits(told):
-            found.append(told)
-        if len(found) == _SHOWN or looked_at == _LOOKED_AT:
-            return TimelinePage(tuple(found), told.place)
-    return TimelinePage(tuple(found), None)
+def timeline_page(ports: WebPorts, query: TimelineQuery, before: Cursor) -> TimelinePage:
+    """Return one page; if few lines match, it ends before everything was read."""
+    lines: list[AuditLine] = []
+    for count, line in enumerate(newest_first(ports, query, before), start=1):
+        if query.fits(line):
+            lines.append(line)
+        if len(lines) == _SHOWN or count == _LOOKED_AT:
+            return TimelinePage(tuple(lines), line.place)
+    return TimelinePage(tuple(lines), None)
 
 
-def newest_first(house: WebPorts, wanted: TimelineQuery, behind: Cursor = LATEST) -> Iterator[AuditLine]:
-    """Go back through the lines of all sessions, whether they fit or not, down to where they are too old."""
-    query = SessionQuery(prefix=wanted.session or None, since=wanted.since, limit=_EVERY_SESSION)
-    rows = deque(sorted(house.index.sessions(query), key=lambda row: row.changed, reverse=True))
-    begun, heads = _moment(wanted.since), list[_Head]()
+def newest_first(ports: WebPorts, query: TimelineQuery, before: Cursor = LATEST) -> Iterator[AuditLine]:
+    """Yield the lines of all sessions backwards, matching or not, until they are too old."""
+    sessions_query = SessionQuery(prefix=query.session or None, since=query.since, limit=_EVERY_SESSION)
+    rows = deque(sorted(ports.index.sessions(sessions_query), key=lambda row: row.changed, reverse=True))
+    oldest, heads = _moment(query.since), list[_Head]()
     while rows or heads:
-        # A session is opened only once the timeline has come to its last change.
-        while rows and (not heads or _moment(rows[0].changed) >= heads[0].told.place.at):
-            _go_on(heads, _lines(house, rows.popleft(), behind))
+        # A session's audit is opened only when the timeline reaches its last change.
+        while rows and (not heads or _moment(rows[0].changed) >= heads[0].line.place.at):
+            _push_next(heads, _lines(ports, rows.popleft(), before))
         if not heads:
             continue
         head = heapq.heappop(heads)
-        if head.told.place.at < begun:
+        if head.line.place.at < oldest:
             continue
-        yield head.told
-        _go_on(heads, head.rest)
+        yield head.line
+        _push_next(heads, head.rest)
 
 
 @dataclass(frozen=True, slots=True)
 class _Head:
     """The newest line of a session that was not taken yet."""
 
-    told: AuditLine
+    line: AuditLine
     rest: Iterator[AuditLine]
 
     def __lt__(self, other: "_Head") -> bool:
-        return self.told.place > other.told.place
+        return self.line.place > other.line.place
 
 
-def _go_on(heads: list[_Head], rest: Iterator[AuditLine]) -> None:
-    told = next(rest, None)
-    if told is not None:
-        heapq.heappush(heads, _Head(told, rest))
+def _push_next(heads: list[_Head], rest: Iterator[AuditLine]) -> None:
+    line = next(rest, None)
+    if line is not None:
+        heapq.heappush(heads, _Head(line, rest))
 
 
-def _lines(house: WebPorts, row: SessionRow, behind: Cursor) -> Iterator[AuditLine]:
+def _lines(ports: WebPorts, row: SessionRow, before: Cursor) -> Iterator[AuditLine]:
     place = LATEST
-    for line in house.records.audit(row.session, behind.at):
+    for line in ports.records.audit(row.session, before.at):
         at, seq = line.get("at"), line.get("seq")
-        # A clock that was set back, or a line that nobody can read, stands where its neighbour stands.
+        # A line with a clock set back, or an unreadable one, is placed next to its neighbour.
         place = Cursor(min(place.at, at if isinstance(at, str) else place.at), row.session, seq if isinstance(seq, int) else place.seq)
-        if place < behind:
+        if place < before:
             yield AuditLine(row.session, row.name, line, place)
 
 

@@ -1,1 +1,1 @@
-"""How things look on a page."""
+"""How things are rendered on a page."""

@@ -1,4 +1,4 @@
-"""An open ask in the parts that a page shows: what is wanted, on which terms, why, and with which arguments."""
+"""An open ask in the parts that a page shows: what is requested, on which terms, why, and with which arguments."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _LONG_TEXT = 900
 
 @dataclass(frozen=True, slots=True)
 class AskedResource:
-    """One thing that is wanted: the role or another word of ours, its resource, and the rules that ask about it."""
+    """One requested thing: its role or another word of ours, its resource, and the rules that ask about it."""
 
     role: str
     value: str
@@ -27,7 +27,7 @@ class AskedResource:
 
 @dataclass(frozen=True, slots=True)
 class AskPart:
-    """A titled part of a card, such as a difference, or a step of a plan."""
+    """A titled part of a card, such as a diff, or a step of a plan."""
 
     title: str
     lines: tuple[CardLine, ...]
@@ -40,18 +40,18 @@ class AskPart:
 
     @property
     def is_long(self) -> bool:
-        """Tell whether a box cannot hold it and has to be scrolled."""
+        """Tell whether it is too long for its box and has to be scrolled."""
         return len(self.lines) > _LONG_BOX or sum(len(line.text) for line in self.lines) > _LONG_TEXT
 
 
 class AskView:
-    """An ask as a page shows it. INVARIANT: whatever is left out says so, and `everything` has it."""
+    """An ask as a page shows it. INVARIANT: everything left out is stated, and `everything` contains it."""
 
     def __init__(self, ask: PendingAsk) -> None:
         self._ask = ask
         self._lines = card_lines(ask, _CARD)
-        titles = [place for place, line in enumerate(self._lines) if line.kind == "title"]
-        # Below the first title stand arguments, or the steps of a plan with what each of them wants.
+        titles = [index for index, line in enumerate(self._lines) if line.kind == "title"]
+        # Below the first title are the arguments, or the steps of a plan with what each of them requests.
         self._head = self._lines[: titles[0]] if titles else self._lines
 
     @cached_property
@@ -61,19 +61,19 @@ class AskView:
 
     @property
     def differ(self) -> bool:
-        """Tell whether not all of it is asked because of the same rules."""
+        """Tell whether the resources are asked about because of different rules."""
         return len({asked.rules for asked in self.asked_resources if asked.rules}) > 1
 
     @property
     def tally(self) -> str:
-        """What a long list comes to, the rarest first: one command among a hundred would not be seen."""
+        """A summary of a long list, the rarest first: one command among a hundred would go unnoticed."""
         if len(self.asked_resources) <= _MANY:
             return ""
         names = Counter(asked.value.partition(" ")[0] if asked.role == Role.RUN_COMMAND else asked.role for asked in self.asked_resources)
-        rarest = sorted(names.items(), key=lambda it: it[1])
+        rarest = sorted(names.items(), key=lambda name_and_count: name_and_count[1])
         more = f", and {len(rarest) - _MOST_NAMED} more" if len(rarest) > _MOST_NAMED else ""
-        told = ", ".join(f"{plain_line(name, 60)} × {many}" if many > 1 else plain_line(name, 60) for name, many in rarest[:_MOST_NAMED])
-        return f"{counted(len(self.asked_resources), 'thing')} at once: {told}{more}"
+        summary = ", ".join(f"{plain_line(name, 60)} × {many}" if many > 1 else plain_line(name, 60) for name, many in rarest[:_MOST_NAMED])
+        return f"{counted(len(self.asked_resources), 'thing')} at once: {summary}{more}"
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class AskView:
 
     @cached_property
     def parts(self) -> tuple[AskPart, ...]:
-        """The arguments in both forms, and what would change; of a plan, its steps. What says more than the list above is open."""
+        """The arguments in both forms and what would change, or the steps of a plan. Parts that say more than the list above are open."""
         plan = bool(self._ask.subject.steps)
         return _parts(self._lines[len(self._head) :], opened=1 if says_more(self._ask.subject) else 0, all_open=plan)
 
@@ -98,7 +98,7 @@ class AskView:
 
     @property
     def everything(self) -> tuple[AskPart, ...]:
-        """What the call touches and with which arguments, in full."""
+        """What the call touches and its arguments, in full."""
         return _parts(left_out(self._ask), all_open=True)
 
     @property
@@ -121,11 +121,11 @@ def _asked_resource(line: str) -> AskedResource:
 
 
 def _parts(lines: tuple[CardLine, ...], *, opened: int = 0, all_open: bool = False) -> tuple[AskPart, ...]:
-    """Return the parts under their titles, the first so many of them open, and whatever shows a change."""
-    found: list[tuple[str, list[CardLine]]] = []
+    """Return the parts under their titles, with the first `opened` of them open."""
+    parts: list[tuple[str, list[CardLine]]] = []
     for line in lines:
         if line.kind == "title":
-            found.append((line.text.removesuffix(":"), []))
-        elif found:
-            found[-1][1].append(line)
-    return tuple(AskPart(title, tuple(those), all_open or place < opened) for place, (title, those) in enumerate(found))
+            parts.append((line.text.removesuffix(":"), []))
+        elif parts:
+            parts[-1][1].append(line)
+    return tuple(AskPart(title, tuple(part_lines), all_open or index < opened) for index, (title, part_lines) in enumerate(parts))

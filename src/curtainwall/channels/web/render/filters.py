@@ -1,4 +1,4 @@
-"""How things of the house are put into words and pieces for the templates; whatever others wrote is visible and inert."""
+"""Template filters and the template environment; text that others wrote is escaped and fully visible."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, cast
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup, escape
 from pydantic import JsonValue
 
 from curtainwall.channels.asks.cards import call_in_words
@@ -17,36 +15,42 @@ from curtainwall.channels.slash.lines import MODES, duration, limit_words, used_
 from curtainwall.channels.web.render.ask_view import ask_view
 from curtainwall.channels.web.render.items import scopes_for
 from curtainwall.channels.web.render.text import as_html, cut
+from curtainwall.host.extras import extra
 from curtainwall.model import (
     BudgetFigure,
     Millis,
     in_order,
 )
 
+with extra("web"):
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+    from markupsafe import Markup, escape
+
+
 LONGEST_TEXT = 20_000
 _BIGGEST_RESULT = 200_000
 
 
 def shown(text: str, limit: int = LONGEST_TEXT) -> str:
-    """Return text of any length in a length that a page can hold; a cut is stated."""
+    """Return a text cut to a length that a page can hold; a cut is stated."""
     return cut(text, limit)
 
 
 def as_text(value: JsonValue | Mapping[str, JsonValue]) -> str:
-    """Return a value as people read it: a text as it is, anything else as JSON."""
+    """Return a value as people read it: text as it is, anything else as JSON."""
     return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2), _BIGGEST_RESULT)
 
 
 def ticks(text: str) -> Markup:
-    """Return a sentence of ours with what stands between backticks set apart; whoever wrote that, it stays text."""
+    """Return a sentence of ours with the parts between backticks as code; they stay text, whoever wrote them."""
     parts = plain(text).split("`")
     if len(parts) % 2 == 0:
         return escape(plain(text))
-    return Markup().join(Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts))
+    return Markup().join(Markup("<code>{}</code>").format(part) if index % 2 else escape(part) for index, part in enumerate(parts))
 
 
 def at_slashes(text: str) -> Markup:
-    """Return a path or an address that breaks into lines behind its slashes first."""
+    """Return a path or an address that preferably wraps after its slashes."""
     return Markup("<wbr>").join(f"{piece}/" for piece in plain(text).split("/"))[: -len("/")]
 
 
@@ -56,21 +60,21 @@ def moment(at: Millis | None) -> str:
 
 
 def clock(at: Millis | None, *, seconds: bool = False) -> str:
-    """Return a time as people here read it, to the minute or to the second; an earlier day is named."""
+    """Return a time as people read it, to the minute or to the second; another day is named."""
     if not at:
         return ""
-    told, today = datetime.fromtimestamp(at / 1000, UTC).astimezone(), datetime.now(UTC).astimezone()
-    day = "" if told.date() == today.date() else "%d %b " if told.year == today.year else "%d %b %Y "
-    return told.strftime(f"{day}%H:%M{':%S' if seconds else ''}")
+    local, today = datetime.fromtimestamp(at / 1000, UTC).astimezone(), datetime.now(UTC).astimezone()
+    day = "" if local.date() == today.date() else "%d %b " if local.year == today.year else "%d %b %Y "
+    return local.strftime(f"{day}%H:%M{':%S' if seconds else ''}")
 
 
 def share(figure: BudgetFigure) -> int:
-    """Return how much of a budget is used, in hundredths, never more than all."""
+    """Return how much of a budget is used, in percent, at most 100."""
     return min(100, round(100 * figure.used / figure.limit)) if figure.limit > 0 else 100
 
 
 def firing(status: str) -> str:
-    """Return the colour of a firing: that of its session's status, or of what became of it instead."""
+    """Return the colour of a firing: that of its session's status, or of what happened instead."""
     return {
         "done": "ok",
         "failed": "fail",
@@ -84,7 +88,7 @@ def firing(status: str) -> str:
 
 
 def _inert(value: Any) -> Any:
-    """Make every text that a template shows visible through and through, unless it is HTML that we made."""
+    """Make every text that a template shows fully visible, unless it is HTML that we made."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return plain(value)
     return value
@@ -92,8 +96,8 @@ def _inert(value: Any) -> Any:
 
 @cache
 def templates() -> Environment:
-    """Return the templates; what they show is escaped and inert by default."""
-    made = Environment(
+    """Return the templates; everything they show is escaped by default."""
+    environment = Environment(
         loader=PackageLoader("curtainwall.channels.web"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
@@ -102,7 +106,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    cast("dict[str, object]", made.filters).update(
+    cast("dict[str, object]", environment.filters).update(
         {
             "line": plain_line,
             "short": short,
@@ -123,16 +127,16 @@ def templates() -> Environment:
             "as_duration": duration,
         }
     )
-    cast("dict[str, object]", made.globals).update({"MODES": MODES, "scopes_for": scopes_for})
-    return made
+    cast("dict[str, object]", environment.globals).update({"MODES": MODES, "scopes_for": scopes_for})
+    return environment
 
 
 def draw(template: str, **values: object) -> str:
-    """Return a page or a piece of one."""
+    """Render a page or a piece of one."""
     return templates().get_template(template).render(**values)
 
 
 def draw_all(template: str, each: Sequence[object], **values: object) -> str:
-    """Return one piece after the other."""
-    found = templates().get_template(template)
-    return "".join(found.render(it=it, **values) for it in each)
+    """Render a piece for each item."""
+    loaded = templates().get_template(template)
+    return "".join(loaded.render(it=it, **values) for it in each)

@@ -1,4 +1,4 @@
-"""A session's conversation as things on a page, each under a name of its own: made from the events alone, one event at a time."""
+"""A session's conversation as items on a page, each with its own key, built from the events alone, one at a time."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, assert_never
@@ -61,12 +61,12 @@ from curtainwall.session.open_work import OpenApproval, pending_ask
 Standing = Literal["requested", "asked", "running", "done", "failed", "denied", "lost", "dropped"]
 
 _LONGEST_STEP = 32
-"""How many items come before it is looked at again whether older ones can go."""
+"""How many new items to wait for before checking again whether older ones can be dropped."""
 
 
 @dataclass(slots=True)
 class Item:
-    """One thing on the page; `changed` is the entry of the log that last changed it."""
+    """One item on the page; `changed` is the log entry that last changed it."""
 
     key: str
     at: Millis
@@ -79,13 +79,13 @@ class Item:
 
     @property
     def weight(self) -> int:
-        """Return how many characters it holds, roughly."""
+        """Return about how many characters it holds."""
         return 0
 
 
 @dataclass(slots=True)
 class MessageItem(Item):
-    """What a person or a system said to the agent."""
+    """A message of a person or a system to the agent."""
 
     kind: ClassVar[str] = "said"
     by: str
@@ -94,7 +94,7 @@ class MessageItem(Item):
 
     @property
     def is_open(self) -> bool:
-        """Tell whether it waits for its turn."""
+        """Tell whether it is queued."""
         return self.standing == "queued"
 
     @property
@@ -125,7 +125,7 @@ class SpeechItem(Item):
 
 @dataclass(slots=True)
 class NoteItem(Item):
-    """Something that happened, in a line; `session` is another one that it is about."""
+    """An event in one line; `session` is another session that it refers to."""
 
     kind: ClassVar[str] = "note"
     tone: Tone
@@ -140,7 +140,7 @@ class NoteItem(Item):
 
 @dataclass(slots=True)
 class Ask:
-    """The question about a call, open until `settled` says in words how it ended."""
+    """The question about a call, open until `settled` says how it ended."""
 
     pending: PendingAsk
     settled: str = ""
@@ -149,7 +149,7 @@ class Ask:
 
 @dataclass(slots=True)
 class CallItem(Item):
-    """What the agent wanted from outside, and what became of it."""
+    """A call of the agent, and what happened to it."""
 
     kind: ClassVar[str] = "call"
     call: CallId
@@ -173,89 +173,91 @@ class CallItem(Item):
         asked = 0 if self.ask is None else len(self.ask.pending.shown)
         result = 0 if self.result is None else _characters(self.result.inline)
         return (
-            asked + result + sum(_characters(dict(it.raw)) + _characters(dict(it.canonical)) for it in (self.subject, *self.subject.steps))
+            asked
+            + result
+            + sum(_characters(dict(call.raw)) + _characters(dict(call.canonical)) for call in (self.subject, *self.subject.steps))
         )
 
 
 AnyItem = MessageItem | SpeechItem | NoteItem | CallItem
 
-_OWN_PLACE = CallEvent | ApprovalEvent | GrantGiven
-"""What is told at the call that it is about."""
+_SHOWN_AT_CALL = CallEvent | ApprovalEvent | GrantGiven
+"""Events that are shown at their call."""
 _NOBODY = SYSTEM.model_copy(update={"name": "nobody at all"})
 
 
 _ONE_TEXT = frozenset({FOLLOW_INSTRUCTIONS, TRUST_SKILL})
-"""What a yes to one text is about, which is given once at a time."""
+"""Values that stand for one exact text; a yes to them is only given once at a time."""
 
 
 def scopes_for(subject: Subject) -> tuple[GrantScope, ...]:
-    """Return how far a yes may reach; the decision itself sees to it once more."""
-    if subject.steps or any(it.role is Role.RAISE_BUDGET or it.value in _ONE_TEXT for it in subject.resources):
+    """Return the scopes that a yes may have; the decision checks them again."""
+    if subject.steps or any(resource.role is Role.RAISE_BUDGET or resource.value in _ONE_TEXT for resource in subject.resources):
         return (GrantScope.ONCE,)
-    if any(it.role is Role.USE_CREDENTIAL for it in subject.resources):
+    if any(resource.role is Role.USE_CREDENTIAL for resource in subject.resources):
         return (GrantScope.ONCE, GrantScope.SESSION)
     return tuple(GrantScope)
 
 
 @dataclass(slots=True)
 class PageConversation:
-    """The page so far, from some entry of the log on. Feeding it the same events always makes the same items under the same names.
+    """The page so far, from some log entry on. The same events always make the same items under the same keys.
 
-    Where older ones are shed, those that an event may still change stay.
+    When older items are dropped, those that an event may still change stay.
     """
 
     begin: int = 0
-    """The entry behind which it begins; what came before is not on the page."""
+    """The entry after which the page begins; what came before is not on it."""
     items: dict[str, AnyItem] = field(default_factory=dict[str, AnyItem])
     seq: int = field(init=False)
     left_out: int = 0
-    """How many items were shed."""
-    tale: SessionActivity = field(default_factory=SessionActivity)
-    # Where the message before ended, so that a name does not depend on where the page begins.
+    """How many items were dropped."""
+    activity: SessionActivity = field(default_factory=SessionActivity)
+    # Where the previous message ended, so that a key does not depend on where the page begins.
     _spoken: int = field(init=False)
     _calls: dict[CallId, str] = field(default_factory=dict[CallId, str])
     _asks: dict[ApprovalId, str] = field(default_factory=dict[ApprovalId, str])
-    _gone: int = 0
-    _look_at: int = 0
+    _dropped: int = 0
+    _next_check: int = 0
 
     def __post_init__(self) -> None:
         self.seq = self._spoken = self.begin
 
     @property
     def saying(self) -> str:
-        """Return the name of the message that the agent says now, or will say next."""
+        """The key of the message that the agent is saying, or will say next."""
         return f"spoke-{self._spoken}"
 
     def changed_after(self, seq: int) -> list[AnyItem] | None:
-        """Return what somebody has not seen who has seen the log up to there, in the order of the page; None where some of it is gone."""
-        return None if seq < self._gone else [item for item in self.items.values() if item.changed > seq]
+        """Return the items changed after a log entry, in page order; None if some of them were dropped."""
+        return None if seq < self._dropped else [item for item in self.items.values() if item.changed > seq]
 
     def shed(self, most: int, heaviest: int) -> None:
-        """Let go of older items, so that about so many stay, with so many characters, besides those that may still change."""
-        if len(self.items) < self._look_at:
+        """Drop older items, to keep about `most` items and `heaviest` characters besides those that may still change."""
+        if len(self.items) < self._next_check:
             return
-        kept: list[AnyItem] = []
+        remaining: list[AnyItem] = []
         count = weight = 0
         for item in reversed(self.items.values()):
             if not item.is_open:
                 count, weight = count + 1, weight + item.weight
             if item.is_open or (count <= most and weight <= heaviest):
-                kept.append(item)
+                remaining.append(item)
             else:
-                self._gone = max(self._gone, item.changed)
-        self.left_out += len(self.items) - len(kept)
-        self.items = {item.key: item for item in reversed(kept)}
+                self._dropped = max(self._dropped, item.changed)
+        self.left_out += len(self.items) - len(remaining)
+        self.items = {item.key: item for item in reversed(remaining)}
         self._calls = {call: key for call, key in self._calls.items() if key in self.items}
         self._asks = {approval: key for approval, key in self._asks.items() if key in self.items}
-        self._look_at = len(kept) + _LONGEST_STEP
+        self._next_check = len(remaining) + _LONGEST_STEP
 
     def take(self, recorded: Recorded) -> AnyItem | None:
-        """Go on by one event, and return the item that it made or changed."""
+        """Apply one event, and return the item that it made or changed."""
         event, self.seq = recorded.event, recorded.seq
         item = self._take(event)
-        if item is None and not isinstance(event, _OWN_PLACE):
-            item = self._noted(event)
-        self.tale.take(event)
+        if item is None and not isinstance(event, _SHOWN_AT_CALL):
+            item = self._note_for(event)
+        self.activity.take(event)
         if item is not None:
             item.changed = self.seq
         return item
@@ -266,20 +268,20 @@ class PageConversation:
 
     def _take(self, event: AnyEvent) -> AnyItem | None:
         if isinstance(event, MessageEvent | TurnEvent | SpeechEvent | ModelEvent):
-            return self._take_words(event)
+            return self._take_text(event)
         return self._take_call(event) if isinstance(event, CallEvent | ApprovalEvent) else None
 
-    def _take_words(self, event: MessageEvent | TurnEvent | SpeechEvent | ModelEvent) -> AnyItem | None:
+    def _take_text(self, event: MessageEvent | TurnEvent | SpeechEvent | ModelEvent) -> AnyItem | None:
         match event:
             case MessageAccepted():
-                # What is put beside the conversation goes to the agent with its next request, and no turn takes it.
+                # Messages beside the conversation go to the agent with its next request, and no turn takes them.
                 standing = "queued" if event.role == "human" else "taken"
                 return self._put(MessageItem(f"said-{event.message}", event.at, 0, str(event.by), event.text, standing))
             case MessageWithdrawn():
-                said = self.items.get(f"said-{event.message}")
-                if isinstance(said, MessageItem):
-                    said.standing = "withdrawn"
-                return said
+                item = self.items.get(f"said-{event.message}")
+                if isinstance(item, MessageItem):
+                    item.standing = "withdrawn"
+                return item
             case TurnStarted():
                 taken: AnyItem | None = None
                 for message in event.messages:
@@ -297,23 +299,23 @@ class PageConversation:
                 self._spoken = self.seq
                 return spoke
             case ModelFailed() if self.saying in self.items:
-                return self._broken_off("cut off")
+                return self._end_speech("cut off")
             case TurnEnded() if self.saying in self.items and event.status is not TurnStatus.WAITING:
-                return self._broken_off(event.status.value)
+                return self._end_speech(event.status.value)
             case TurnEnded() | TurnResumed() | InterruptAsked() | ModelRequested() | ModelResponded() | ModelFailed():
                 return None
             case _:
                 assert_never(event)
 
     def _spoke(self, at: Millis) -> SpeechItem:
-        found = self.items.get(self.saying)
-        if isinstance(found, SpeechItem):
-            return found
-        made = SpeechItem(self.saying, at, 0, "")
-        self._put(made)
-        return made
+        item = self.items.get(self.saying)
+        if isinstance(item, SpeechItem):
+            return item
+        speech = SpeechItem(self.saying, at, 0, "")
+        self._put(speech)
+        return speech
 
-    def _broken_off(self, end: str) -> AnyItem:
+    def _end_speech(self, end: str) -> AnyItem:
         spoke = self._spoke(0)
         spoke.is_whole, spoke.end = True, end
         self._spoken = self.seq
@@ -326,62 +328,62 @@ class PageConversation:
                 self._calls[event.call] = key
                 return self._put(CallItem(key, event.at, 0, event.call, event.subject))
             case CallPermitted():
-                new = tuple(source for source in event.labels if source.label not in self.tale.labels)
-                return self._call_at(event.call, "running", verdict=event.verdict, answered_by=event.answered_by, labels=new)
+                new = tuple(source for source in event.labels if source.label not in self.activity.labels)
+                return self._update_call(event.call, "running", verdict=event.verdict, answered_by=event.answered_by, labels=new)
             case CallFinished():
-                return self._call_at(event.call, "done" if event.ok else "failed", result=event.shown or event.result)
+                return self._update_call(event.call, "done" if event.ok else "failed", result=event.shown or event.result)
             case CallDenied():
-                return self._call_at(event.call, "denied", verdict=event.verdict)
+                return self._update_call(event.call, "denied", verdict=event.verdict)
             case CallLost():
-                return self._call_at(event.call, "lost", end="it is unknown whether this ran")
+                return self._update_call(event.call, "lost", end="it is unknown whether this ran")
             case CallDropped():
-                return self._call_at(event.call, "dropped", end=event.why)
+                return self._update_call(event.call, "dropped", end=event.why)
             case ApprovalJoined():
-                return self._call_at(event.call, "asked", end=f"shares ask {event.approval}")
+                return self._update_call(event.call, "asked", end=f"shares ask {event.approval}")
             case ApprovalAsked():
-                return self._asked(event)
+                return self._on_asked(event)
             case ApprovalAnswered():
                 how_far = "once" if event.scope is GrantScope.ONCE else f"for the {event.scope}"
                 why = f" ({event.reason})" if event.reason else ""
                 words = f"approved {how_far} by {event.by}{why}" if event.granted else f"denied by {event.by}{why}"
-                return self._settled(event.approval, words, granted=event.granted)
+                return self._on_settled(event.approval, words, granted=event.granted)
             case ApprovalExpired():
-                return self._settled(event.approval, "nobody answered in time; it is denied")
+                return self._on_settled(event.approval, "nobody answered in time; it is denied")
             case ApprovalWithdrawn():
-                return self._settled(event.approval, f"no longer asked: {event.why}")
+                return self._on_settled(event.approval, f"no longer asked: {event.why}")
             case _:
                 assert_never(event)
 
-    def _call_at(self, call: CallId, standing: Standing, **told: object) -> AnyItem | None:
+    def _update_call(self, call: CallId, standing: Standing, **fields: object) -> AnyItem | None:
         item = self.items.get(self._calls.get(call, ""))
         if not isinstance(item, CallItem):
             return None
         item.standing = standing
-        for name, value in told.items():
+        for name, value in fields.items():
             setattr(item, name, value)
         return item
 
-    def _asked(self, event: ApprovalAsked) -> AnyItem | None:
-        item = self._call_at(event.call, "asked")
+    def _on_asked(self, event: ApprovalAsked) -> AnyItem | None:
+        item = self._update_call(event.call, "asked")
         if isinstance(item, CallItem):
             item.ask = Ask(pending_ask(OpenApproval(event, (event.call,)), item.subject))
             self._asks[event.approval] = item.key
         return item
 
-    def _settled(self, approval: ApprovalId, words: str, *, granted: bool = False) -> AnyItem | None:
+    def _on_settled(self, approval: ApprovalId, words: str, *, granted: bool = False) -> AnyItem | None:
         item = self.items.get(self._asks.get(approval, ""))
         if isinstance(item, CallItem) and item.ask is not None and item.ask.pending.approval == approval:
             item.ask.settled, item.ask.granted = words, granted
             return item
         return None
 
-    def _noted(self, event: AnyEvent) -> AnyItem | None:
+    def _note_for(self, event: AnyEvent) -> AnyItem | None:
         key = f"note-{self.seq}"
         if isinstance(event, HistoryInherited):
             words = "goes on from what was said in" if event.how == "fork" else "a fresh start in the workspace of"
             return self._put(NoteItem(key, event.at, 0, "dim", words, event.parent))
-        told = describe_event(event, self.tale, ON_PAGES) or describe_change(event, _NOBODY)
-        return None if told is None or not told.text else self._put(NoteItem(key, event.at, 0, told.tone, told.text))
+        line = describe_event(event, self.activity, ON_PAGES) or describe_change(event, _NOBODY)
+        return None if line is None or not line.text else self._put(NoteItem(key, event.at, 0, line.tone, line.text))
 
 
 def _characters(value: JsonValue) -> int:
@@ -390,7 +392,7 @@ def _characters(value: JsonValue) -> int:
         case str():
             return len(value)
         case dict():
-            return sum(len(name) + _characters(each) for name, each in value.items())
+            return sum(len(name) + _characters(item) for name, item in value.items())
         case list():
             return sum(map(_characters, value))
         case _:

@@ -1,7 +1,9 @@
 """The stand-in follows instructions that nobody prepared, and is honest about those it cannot follow."""
 
 import asyncio
+import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +14,7 @@ from curtainwall.agents.builtin.checkers import as_function
 from curtainwall.agents.builtin.language_model import AgentMessage, Program, ProgramOutcome, Prompt, UserMessage
 from curtainwall.agents.builtin.models.demo import DemoModel
 from curtainwall.agents.builtin.models.demo.instructions import understand
-from curtainwall.agents.builtin.models.demo.programs import program_of
-from curtainwall.agents.builtin.models.demo.steps import HELPERS, Step
+from curtainwall.agents.builtin.models.demo.programs import HELPERS, program_of
 from curtainwall.model import Basis
 from tests.support.covers import covers
 from tests.support.stand_in import SURFACE, Conversation, whole
@@ -68,7 +69,7 @@ FOUND: dict[str, tuple[str, ...]] = {
     "count the words in notes.txt": ("8 words",),
     "how many files are in src?": ("2 files",),
     "how big is notes.txt": ("size: 36", "type: file"),
-    "does notes.txt exist?": ("yes, it is a file",),
+    "does notes.txt exist?": ("type: file",),
     "is there a file called ghost.txt": ("does not exist",),
     "fetch https://example.org/page": ("Hello from the web",),
     "what is at https://example.org/page?": ("Hello from the web",),
@@ -81,8 +82,8 @@ FOUND: dict[str, tuple[str, ...]] = {
     "commit everything with message 'all of it'": ("git.commit was called",),
     "what is 17 * 23?": ("391",),
     'call filesystem.get_file_info {"path": "notes.txt"}': ("36",),
-    "remember that the build needs make": ("I remembered `the build needs make`: the note is in memory.md",),
-    "recall make": ("- the build needs make (by the user)",),
+    "remember that the build needs make": ("I remembered `the build needs make`", "in: memory.md"),
+    "recall make": ("text: the build needs make", "by: the user"),
     "1. read todo.md\n2. count the lines in notes.txt": ("# Plans", "3 lines"),
 }
 
@@ -117,6 +118,7 @@ CHANGED: dict[str, Callable[[Conversation], bool]] = {
     "save https://example.org/page as page.txt": lambda talk: talk.file("page.txt") == "Hello from the web",
     "download https://example.org/page and save it to page.txt": lambda talk: talk.file("page.txt") == "Hello from the web",
     "read notes.txt, then write 'done' to status.txt; list the files": lambda talk: talk.file("status.txt") == "done",
+    "write 'same' to a.txt and b.txt": lambda talk: talk.file("a.txt") == talk.file("b.txt") == "same",
     "write 'x' to a.txt and append 'y' to it and delete todo.md": lambda talk: talk.file("a.txt") == "x\ny\n",
 }
 
@@ -182,6 +184,33 @@ def test_what_it_cannot_follow_it_says_and_does_nothing(talk: Conversation, inst
     assert len(answer) < 2_000
 
 
+def test_a_command_in_plain_words_ends_before_the_next_part(talk: Conversation) -> None:
+    assert "I did not run `make test` either" in talk.says("run make test and summarise it")
+    assert "exit code 2" in talk.says("run make test and list docs")
+    assert talk.tools == ["shell.run", "filesystem.list_directory"]
+
+
+def test_arguments_of_a_tool_that_is_called_by_name_are_passed_on_as_they_are(talk: Conversation) -> None:
+    arguments = {"source": "todo.md", "destination": "docs/", "renamed": {"it": ["{tool}"]}}
+    talk.says(f"call other.move {json.dumps(arguments)}")
+    assert f"other.move(source='todo.md', destination='docs/', renamed={arguments['renamed']!r})" in talk.code
+
+
+HOSTILE = {
+    "unclosed quotes": " 'a" * 300_000, "escaped quotes": '"\\' * 300_000, "curly quotes": "“" * 900_000, "code": "`a\n" * 300_000,
+    "blocks": "```a " * 200_000, "braces": "{{a" * 300_000, "JSON": "call a.b " + '{"a":' * 150_000, "addresses": "http://" * 100_000,
+    "many parts": "; ".join(f"read f{number}.txt, g{number}" for number in range(40)), "replace": "replace " + "a with b in " * 320,
+    "please": "please " * 560 + "x", "lists": "read " + "a and " * 660,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_no_instruction_takes_long(kind: str) -> None:
+    began = time.process_time()
+    understand(HOSTILE[kind])
+    assert time.process_time() - began < 5
+
+
 @covers("demo.is-honest")
 def test_a_part_that_it_cannot_follow_is_named_beside_the_rest(talk: Conversation) -> None:
     answer = talk.says("read notes.txt and summarise it")
@@ -244,19 +273,20 @@ def test_long_results_are_cut_and_say_so(talk: Conversation) -> None:
 def test_a_result_that_was_shortened_on_its_way_is_still_read(talk: Conversation) -> None:
     talk.items += [UserMessage(text="read a.txt, b.txt and c.txt")]
     reply = asyncio.run(whole(DemoModel(), Prompt("s", tuple(talk.items))))
-    first = '{"step": 1, "deed": "read `a.txt`", "cut": 0, "said": "all of a"}'
-    torn = '{"step": 2, "deed": "read `b.txt`", "cut": 0, "said": "begun\\nand […cut…]\nrest'
-    ended = ProgramOutcome(id=reply.said.programs[0].id, text=f"{first}\n{torn}")
-    answer = asyncio.run(whole(DemoModel(), Prompt("s", (*talk.items, reply.said, ended)))).said.text
+    first = '{"step": 1, "deed": "read `a.txt`", "end": "done", "cut": false, "text": "all of a"}'
+    torn = '{"step": 2, "deed": "read `b.txt`", "end": "done", "cut": false, "text": "begun\\nand […cut…]\nrest'
+    ended = ProgramOutcome(id=reply.message.programs[0].id, text=f"{first}\n{torn}")
+    answer = asyncio.run(whole(DemoModel(), Prompt("s", (*talk.items, reply.message, ended)))).message.text
     assert "all of a" in answer
-    assert "begun\nand" in answer
+    assert "begun\\nand" in answer
+    assert "cut off on its way" in answer
     assert "1 more steps" in answer
 
 
 def test_a_program_that_did_not_run_is_told_as_it_was(talk: Conversation) -> None:
     said = AgentMessage(text="", programs=(Program(id="p", code="await step(1, 'x', lambda: f())"),))
     prompt = Prompt("s", (UserMessage(text="read a.txt"), said, ProgramOutcome(id="p", text="the program ran for too long")))
-    assert "ran for too long" in asyncio.run(whole(DemoModel(), prompt)).said.text
+    assert "ran for too long" in asyncio.run(whole(DemoModel(), prompt)).message.text
 
 
 @covers("models.a-summary-without-a-model")
@@ -266,7 +296,7 @@ def test_asked_for_a_summary_it_gives_a_plain_account_and_no_program() -> None:
         AgentMessage(text="it says milk"),
         UserMessage(text="Summarise what was said, and run nothing."),
     )
-    said = asyncio.run(whole(DemoModel(), Prompt("s", items, 1, may_run=False))).said
+    said = asyncio.run(whole(DemoModel(), Prompt("s", items, 1, may_run=False))).message
     assert "read notes.txt" in said.text
     assert "it says milk" in said.text
     assert said.programs == ()
@@ -280,8 +310,15 @@ def test_its_usage_is_an_estimate_that_costs_nothing() -> None:
 
 @covers("demo.programs-pass-the-checker")
 def test_its_programs_pass_the_type_checker_as_the_agent_uses_it() -> None:
-    steps = [Step(f"use {name}", "listed('.')", (name,)) for name in HELPERS]
-    code = as_function(program_of([*steps, *understand("read a.txt; git status; commit 'x'; call a.b {}").steps[:3]]))
+    everything = """list src; read notes; touch a.txt; append 'x' to a.txt; replace 'x' with 'y' in a.txt; copy a.txt to b.txt
+    find files named *.py; show the tree; search for TODO; count the words in a.txt; count the files; fetch https://example.org
+    save https://example.org as a.html; run `ls`; commit everything with message 'x'; what is 1 + 1; delete a.txt; git status
+    call filesystem.list_allowed_directories; how big is a.txt; commit 'x'"""
+    understood = understand(everything)
+    assert (understood.lost, len(understood.steps)) == ((), 21)
+    code = program_of(understood.steps)
+    assert [name for name in HELPERS if f"def {name}(" not in code] == []
+    code = as_function(code)
 
     async def check() -> None:
         async with AsyncMonty() as pool, pool.checkout(type_check=True, type_check_stubs=SURFACE.stubs) as worker:

@@ -1,6 +1,7 @@
 """A conversation keeps its shape on the way to a provider, and what was converted once is not converted again."""
 
 import time
+import weakref
 from typing import cast
 
 import pytest
@@ -139,6 +140,25 @@ def test_a_long_conversation_is_converted_once() -> None:
     assert min(seconds) < 0.05
     assert all(old is new for old, new in zip(first[:-1], second[: len(first) - 1], strict=True))
     assert cast("ModelRequest", second[-1]).parts[0].content == "and now?"
+
+
+def test_only_so_many_bytes_of_conversations_are_remembered() -> None:
+    conversations, asked, replies = MessageConverter(most=1_000_000), list[UserMessage](), list[weakref.ref[AgentMessage]]()
+    for number in range(10):
+        first, reply = UserMessage(text=f"question {number}"), AgentMessage(text=str(number) * 300_000)
+        conversations.messages_of((first, reply, UserMessage(text="and now?")))
+        # Conversations are known by their first item.
+        asked.append(first)
+        replies.append(weakref.ref(reply))
+        del reply
+    assert [ref() is not None for ref in replies] == [False] * 7 + [True] * 3
+
+
+def test_a_conversation_that_is_longer_than_that_is_converted_once_all_the_same() -> None:
+    conversations = MessageConverter(most=1_000)
+    items = (UserMessage(text="question"), AgentMessage(text="x" * 300_000), UserMessage(text="and now?"))
+    first, second = conversations.messages_of(items), conversations.messages_of(items)
+    assert all(old is new for old, new in zip(first[:-1], second[:-1], strict=True))
 
 
 def test_a_conversation_that_was_compacted_begins_anew() -> None:

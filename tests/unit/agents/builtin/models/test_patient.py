@@ -11,7 +11,7 @@ from curtainwall.agents.builtin.models import ModelRetryPolicy, RetryingModel
 from curtainwall.model import Usage
 from tests.support.covers import covers
 
-WHOLE = ModelReply(said=AgentMessage(text="yes"), raw=None, usage=Usage())
+WHOLE = ModelReply(message=AgentMessage(text="yes"), raw=None, usage=Usage())
 PROMPT = Prompt("s", ())
 
 

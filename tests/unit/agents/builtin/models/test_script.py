@@ -28,16 +28,16 @@ def reply(model: ScriptModel, replies: int, *, may_run: bool = True) -> ModelRep
 @covers("script.position-is-the-number-of-replies")
 def test_lines_are_played_by_the_number_of_replies_alone(tmp_path: Path) -> None:
     model = ScriptModel.read(script(tmp_path, '{"text": "one"}', "", '{"code": "1 + 1"}', '{"text": "both", "code": "2"}'))
-    assert [reply(model, at).said.text for at in (2, 0, 1, 0)] == ["both", "one", "", "one"]
-    assert reply(model, 1).said.programs[0].code == "1 + 1"
-    assert reply(model, 2).said.programs[0].code == "2"
+    assert [reply(model, at).message.text for at in (2, 0, 1, 0)] == ["both", "one", "", "one"]
+    assert reply(model, 1).message.programs[0].code == "1 + 1"
+    assert reply(model, 2).message.programs[0].code == "2"
     assert reply(model, 1).stop_reason == "tool_use"
 
 
 @covers("script.position-is-the-number-of-replies")
 def test_past_the_end_it_says_so(tmp_path: Path) -> None:
     model = ScriptModel.read(script(tmp_path, '{"text": "one"}'))
-    said = reply(model, 7).said
+    said = reply(model, 7).message
     assert "is over" in said.text
     assert said.programs == ()
 
@@ -60,7 +60,7 @@ ARGUMENTS = {"path": 'it\'s "odd" \\ ü 😀\n', "edits": [{"oldText": "a", "new
 @covers("script.tool-lines-are-programs")
 def test_a_tool_line_is_a_program_whose_value_is_the_result(tmp_path: Path) -> None:
     model = ScriptModel.read(script(tmp_path, json.dumps({"tool": "filesystem.edit_file", "arguments": ARGUMENTS})))
-    code = reply(model, 0).said.programs[0].code
+    code = reply(model, 0).message.programs[0].code
     prelude = """
 class Files:
     async def edit_file(self, **given):
@@ -117,7 +117,7 @@ def test_a_file_that_is_not_there_or_no_text_is_said_so(tmp_path: Path) -> None:
 @covers("models.a-summary-without-a-model")
 def test_a_summary_takes_no_line(tmp_path: Path) -> None:
     model = ScriptModel.read(script(tmp_path, '{"code": "1"}'))
-    summary = reply(model, 0, may_run=False).said
+    summary = reply(model, 0, may_run=False).message
     assert "cheese" in summary.text
     assert summary.programs == ()
 

@@ -39,10 +39,10 @@ TOOLLESS = "it did not reach the session's tools"
 
 
 def heard(agent: str, recording: str) -> list[AgentReport]:
-    """Return what an agent's ear makes of a recorded run, without what it does meanwhile."""
-    ear = ALL.find(agent).ear()
+    """Return what an agent's parser makes of a recorded run, without what it does meanwhile."""
+    parser = ALL.find(agent).output_parser()
     found: list[AgentReport] = []
-    for end, take in ((".out", ear.hear), (".err", ear.parse_stderr)):
+    for end, take in ((".out", parser.parse_stdout), (".err", parser.parse_stderr)):
         path = RECORDED / f"{recording}{end}"
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             found += take(line)
@@ -137,23 +137,32 @@ def test_a_conversation_that_the_agent_does_not_know_is_lost(agent: str, recordi
     "line", ["", "null", "[1]", "{", '{"type": "result"', '{"type": 7}', '{"type": "assistant"}', "[" * 10_000, "\0", "plain"]
 )
 def test_lines_that_mean_nothing_are_passed_over(agent: str, line: str) -> None:
-    ear = ALL.find(agent).ear()
-    assert list(ear.hear(line)) == []
-    assert list(ear.parse_stderr(line)) == []
+    parser = ALL.find(agent).output_parser()
+    assert list(parser.parse_stdout(line)) == []
+    assert list(parser.parse_stderr(line)) == []
 
 
 def test_a_failure_that_looks_like_json_and_cannot_be_read_as_such_is_told_as_it_is() -> None:
     deep = "[" * 100_000
     told = json.dumps({"type": "turn.failed", "error": {"message": deep}})
-    assert list(ALL.find("codex").ear().hear(told)) == [ReportedFailure(deep)]
+    assert list(ALL.find("codex").output_parser().parse_stdout(told)) == [ReportedFailure(deep)]
+
+
+@pytest.mark.parametrize("error", [{"type": "api_error", "message": "no room"}, {"type": "error", "error": {"message": "no room"}}])
+def test_an_error_of_a_models_api_is_reported_without_its_json(error: dict[str, object]) -> None:
+    message = json.dumps(error)
+    codex = json.dumps({"type": "turn.failed", "error": {"message": message}})
+    assert list(ALL.find("codex").output_parser().parse_stdout(codex)) == [ReportedFailure("no room")]
+    opencode = json.dumps({"type": "error", "error": {"name": "APIError", "data": {"message": message}}})
+    assert list(ALL.find("opencode").output_parser().parse_stdout(opencode)) == [ReportedFailure("no room")]
 
 
 @pytest.mark.parametrize("depth", [500, 900, 960, 970, 980, 990, 4_900, 9_980, 9_990])
 def test_what_can_be_read_and_is_nested_too_deeply_to_be_told_is_passed_over(depth: int) -> None:
-    ear, deep = ALL.find("claude-code").ear(), "[" * depth + "]" * depth
+    parser, deep = ALL.find("claude-code").output_parser(), "[" * depth + "]" * depth
     about = '{"type": "assistant", "parent_tool_use_id": null, "message": {"content": [%s]}}'
-    assert list(ear.hear(about % f'{{"type": "tool_use", "name": "Bash", "input": {deep}}}')) == []
-    assert list(ear.hear(f'{{"type": "system", "subtype": "api_retry", "error": {deep}}}')) == []
+    assert list(parser.parse_stdout(about % f'{{"type": "tool_use", "name": "Bash", "input": {deep}}}')) == []
+    assert list(parser.parse_stdout(f'{{"type": "system", "subtype": "api_retry", "error": {deep}}}')) == []
 
 
 @covers("adapter.launch")
@@ -241,10 +250,10 @@ def test_goose_is_started_as_its_documentation_says() -> None:
         "some-model",
         "auto",
     )
-    ear = ALL.find("goose").ear()
+    parser = ALL.find("goose").output_parser()
     told = {"type": "message", "message": {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}}
-    assert [*ear.hear(json.dumps(told)), *ear.hear('{"type": "complete"}')] == [TextDelta("hi"), ReportedEnd()]
-    assert list(ear.hear('{"type": "error", "error": "no"}')) == [ReportedFailure("no")]
+    assert [*parser.parse_stdout(json.dumps(told)), *parser.parse_stdout('{"type": "complete"}')] == [TextDelta("hi"), ReportedEnd()]
+    assert list(parser.parse_stdout('{"type": "error", "error": "no"}')) == [ReportedFailure("no")]
 
 
 @covers("adapter.own")
@@ -257,7 +266,7 @@ def test_an_agent_of_ones_own_takes_a_few_lines() -> None:
     assert made.command == ("mine", "--thread", THREAD, "--go-on")
     assert made.environment["MY_KEY"] == "sk-other"
     assert made.environment["CURTAINWALL_TOOLS"] == " ".join(BRIDGE)
-    assert [*mine.ear().hear("hello")] == [TextDelta("hello\n"), ReportedEnd()]
+    assert [*mine.output_parser().parse_stdout("hello")] == [TextDelta("hello\n"), ReportedEnd()]
 
 
 def test_an_agent_that_there_is_not_is_refused_with_those_that_there_are() -> None:
@@ -322,14 +331,14 @@ OWN_TOOLS: list[tuple[str, list[dict[str, Any]], list[OwnToolUse]]] = [
 def test_tools_that_an_agent_uses_by_itself_are_heard_once_and_the_sessions_are_not(
     agent: str, lines: list[dict[str, Any]], expected: list[OwnToolUse]
 ) -> None:
-    ear = ALL.find(agent).ear()
-    assert [heard for line in lines for heard in ear.hear(json.dumps(line))] == expected
+    parser = ALL.find(agent).output_parser()
+    assert [heard for line in lines for heard in parser.parse_stdout(json.dumps(line))] == expected
 
 
 @covers("adapter.inner-errors")
 def test_gemini_that_ignores_its_settings_is_stopped_because_it_has_no_tools_then() -> None:
     line = "Security Warning: Skipping system settings file '/etc/curtainwall/gemini.json': Parent directory is insecure"
-    (heard,) = Adapters().find("gemini").ear().parse_stderr(line)
+    (heard,) = Adapters().find("gemini").output_parser().parse_stderr(line)
     assert isinstance(heard, ReportedFailure)
     assert heard.stop
     assert "ignores the settings" in heard.why

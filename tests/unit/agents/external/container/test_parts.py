@@ -10,7 +10,7 @@ import pytest
 from curtainwall.agents.external import (
     ExternalHistory,
 )
-from curtainwall.agents.external.container import ContainerFolders, Engine, Images
+from curtainwall.agents.external.container import Adapters, ContainerFolders, Engine, Images
 from curtainwall.agents.external.container.folders import (
     mountable,
     orientation,
@@ -73,25 +73,27 @@ def delivered(past: ExternalHistory, number: int, conversation: str = "c") -> No
 def test_the_log_knows_what_an_agent_was_told_and_what_not() -> None:
     past = ExternalHistory("container", lambda _: None)
     told(past, 1, "hello")
-    assert past.wanted == ["hello"]
+    assert past.undelivered == ["hello"]
     delivered(past, 1)
     past.take(AgentSpoke(at=1, turn=TurnId("t1"), text="hi"))
+    past.take(AgentSpoke(at=1, turn=TurnId("t1"), text="[a note]", ours=True))
+    assert past.last_words() == "hi", "a note of ours is not the agent's answer"
     told(past, 2, "more")
     past.take(TextStreamed(at=1, turn=TurnId("t2"), text="I was "))
     past.take(TurnEnded(at=1, turn=TurnId("t2"), status=TurnStatus.FAILED, failure="gone"))
     assert past.conversation == "c"
-    assert past.wanted == ["more"], "a message that was not delivered is delivered with the next turn"
-    assert past.tale() == "User: hello\n\nYou: hi\n\nYou: I was "
+    assert past.undelivered == ["more"], "a message that was not delivered is delivered with the next turn"
+    assert past.render_transcript() == "User: hello\n\nYou: hi\n\nCurtainwall: [a note]\n\nYou: I was "
     past.take(MessageAccepted(at=1, message=MessageId("x"), text="by a hook", by=ANN, role="context"))
-    assert past.wanted == ["more", "by a hook"]
+    assert past.undelivered == ["more", "by a hook"]
 
 
 def test_of_a_long_tale_the_end_is_told() -> None:
     past = ExternalHistory("container", lambda _: None)
     told(past, 1, "x" * 30_000 + "the end")
     delivered(past, 1)
-    assert past.tale().startswith("…[the beginning is left out]…")
-    assert past.tale().endswith("the end")
+    assert past.render_transcript().startswith("…[the beginning is left out]…")
+    assert past.render_transcript().endswith("the end")
 
 
 def test_the_orientation_says_what_is_free_mediated_and_denied() -> None:
@@ -166,7 +168,7 @@ def test_an_image_is_named_by_all_that_it_is_made_of(tmp_path: Path) -> None:
 
 def test_every_recipe_pins_what_it_installs() -> None:
     found = {path.stem: path.read_text() for path in RECIPES.glob("*.Dockerfile")}
-    assert set(found) == {"base", "claude-code", "codex", "opencode", "gemini"}
+    assert set(found) == {"base", *Adapters().names} - {"goose"}, "each agent has a recipe in `docker`; there is no package of goose"
     for name, text in found.items():
         installs = [line for line in text.splitlines() if "npm install --prefix" in line]
         assert all("@${VERSION}" in line and "latest" not in line for line in installs), name

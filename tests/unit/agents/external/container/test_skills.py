@@ -20,4 +20,4 @@ def test_of_an_agent_that_is_not_known_nothing_is_lent() -> None:
 
 
 def test_of_every_agent_that_ships_it_is_known() -> None:
-    assert set(DISCOVERY) == set(Adapters().names)
+    assert set(DISCOVERY) == set(Adapters().names), "say in `DISCOVERY` (`container/folders.py`) where the agent looks for skills"

@@ -16,9 +16,9 @@ def past_of(*turns: tuple[str, str]) -> ProcessHistory:
     past = ProcessHistory("process", lambda payload: payload.inline)
     past.note({"conversation": NAME})
     for number, (told, answer) in enumerate(turns, 1):
-        past.wanted = [told]
+        past.undelivered = [told]
         past.note({"conversation": NAME, "delivered": f"t{number}", "mark": f"m{number}"})
-        past.said += [("You", answer)] if answer else []
+        past.transcript += [("You", answer)] if answer else []
     return past
 
 

@@ -27,7 +27,7 @@ from tests.support.covers import covers
 
 def heard(*events: Any) -> list[Any]:
     listener = ClaudeStreamParser()
-    return [signal for event in events for signal in listener.hear(json.dumps(event).encode())]
+    return [signal for event in events for signal in listener.parse_stdout(json.dumps(event).encode())]
 
 
 def test_a_message_has_the_same_mark_however_often_it_is_made_and_another_in_another_turn() -> None:
@@ -106,5 +106,5 @@ _NAMES = st.sampled_from(
 )
 def test_no_line_breaks_the_listener(line: bytes) -> None:
     listener = ClaudeStreamParser()
-    for signal in listener.hear(line):
+    for signal in listener.parse_stdout(line):
         assert not isinstance(signal, Noise) or signal.line == line[:200]

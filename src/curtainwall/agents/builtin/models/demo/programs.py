@@ -1,95 +1,204 @@
-"""The program for a list of steps, which tells of each in one line, and the reading of these lines, whole or cut."""
+"""What the stand-in does: steps, the program that takes them, and the answer that tells what came of each."""
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Literal, cast
-
-from pydantic import JsonValue
-
-from curtainwall.agents.builtin.models.demo.steps import HELPERS, NEEDS, Step
+from types import MappingProxyType
+from typing import Final, cast
 
 MOST_STEPS: Final = 40
-_MOST_TOLD: Final = 20_000
+_MOST_SHOWN: Final = 20_000
+_LONGEST_LINE: Final = 300
 
-_STEP: Final = """\
-async def step(number, deed, work):
+_HELPERS: Final = """
+def plain(value):
+    if isinstance(value, dict):
+        return "\\n".join(key + ": " + plain(value[key]) for key in value)
+    if isinstance(value, list):
+        return "\\n".join("- " + plain(each) for each in value)
+    return str(value)
+
+async def step(number, deed, most, work):
     try:
-        end, told = "said", await work()
+        end, value = "done", plain(await work())
     except Exception as why:
-        end, told = "refused" if type(why).__name__ == "PermissionError" else "failed", str(why)
-    text = told if isinstance(told, str) else json.dumps(told)
-    print(json.dumps({{"step": number, "deed": deed, "cut": max(0, len(text) - {most}), end: text[:{most}]}}, ensure_ascii=False))
+        end, value = "refused" if type(why).__name__ == "PermissionError" else "failed", str(why)
+    print(json.dumps({"step": number, "deed": deed, "end": end, "cut": len(value) > most, "text": value[:most]}, ensure_ascii=False))
+
+def names(found):
+    shown = [entry["name"] + ("/" if entry["type"] == "directory" else "") for entry in found["entries"]]
+    return "\\n".join(shown + (["and " + str(found["left_out"]) + " more"] if found.get("left_out") else []))
+
+async def entries(path):
+    return names(await filesystem.list_directory(path=path))
+
+async def look(path):
+    try:
+        return await filesystem.read_file(path=path)
+    except RuntimeError as why:
+        if "is a directory" not in str(why):
+            raise
+    return names(await filesystem.list_directory(path=path))
+
+async def old_text(path):
+    try:
+        return await filesystem.read_file(path=path)
+    except RuntimeError as why:
+        if "does not exist" not in str(why):
+            raise
+    return None
+
+async def create(path):
+    if await old_text(path) is not None:
+        return "it was already there, and was left as it is"
+    return await filesystem.write_file(path=path, content="")
+
+async def append(path, text):
+    before = await old_text(path) or ""
+    if before and not before.endswith("\\n"):
+        before += "\\n"
+    return await filesystem.write_file(path=path, content=before + text + "\\n")
+
+async def replace(path, old, new):
+    text = await filesystem.read_file(path=path)
+    if old not in text:
+        raise ValueError("it is not in there")
+    await filesystem.write_file(path=path, content=text.replace(old, new))
+    return "in " + str(text.count(old)) + " places"
+
+async def copy(source, destination):
+    return await filesystem.write_file(path=destination, content=await filesystem.read_file(path=source))
+
+async def matching(path, pattern):
+    found = await filesystem.search_files(path=path, pattern=pattern)
+    return "\\n".join(found["matches"] + (["and more"] if found.get("cut") else [])) or "there are none"
+
+async def below(path):
+    return await matching(path, "*")
+
+async def search(path, text):
+    try:
+        paths = (await filesystem.search_files(path=path, pattern="*"))["matches"][:1000]
+    except RuntimeError as why:
+        if "not a directory" not in str(why):
+            raise
+        paths = [path]
+    any_case = text == text.lower()
+    hits = []
+    for start in range(0, len(paths), 100):
+        try:
+            files = await filesystem.read_multiple_files(paths=paths[start : start + 100])
+        except Exception as why:
+            hits.append("(some files were not searched: " + str(why) + ")")
+            continue
+        for file in files:
+            for number, line in enumerate((file.get("content") or "").splitlines(), 1):
+                if text in (line.lower() if any_case else line):
+                    hits.append(file["path"] + ":" + str(number) + ": " + line.strip()[:200])
+    return "\\n".join(hits) or "it is nowhere in there"
+
+async def count(path, unit):
+    text = await filesystem.read_file(path=path)
+    parts = text.splitlines() if unit == "lines" else text.split() if unit == "words" else text
+    return str(len(parts)) + " " + unit
+
+async def count_files(path):
+    kinds = [entry["type"] for entry in (await filesystem.list_directory(path=path))["entries"]]
+    return str(len(kinds) - kinds.count("directory")) + " files and " + str(kinds.count("directory")) + " directories"
+
+def page(found):
+    status = [] if found["status"] < 400 else ["the server answered with status " + str(found["status"])]
+    return "\\n".join(status + [found.get("content") or ""] + [str(note) for note in found.get("notes") or []])
+
+async def get(url):
+    return page(await fetch.get(url=url))
+
+async def save(url, path):
+    found = await fetch.get(url=url, format="raw")
+    if found["status"] >= 400:
+        return page(found)
+    return await filesystem.write_file(path=path, content=found["content"])
+
+async def run(command):
+    ended = await shell.run(command=command)
+    parts = [ended.get("stdout") or "", ended.get("stderr") or ""] + [str(note) for note in ended.get("notes") or []]
+    if ended["exit_code"] != 0:
+        parts = ["it ended with exit code " + str(ended["exit_code"])] + parts
+    return "\\n".join(part.rstrip() for part in parts if part.strip()) or "it printed nothing"
+
+async def commit_all(message):
+    await git.add(files=["."])
+    return await git.commit(message=message)
+
+async def calculated(value):
+    return value
 """
 
-Ending = Literal["said", "refused", "failed"]
+HELPERS: Final = MappingProxyType({
+    part.partition("(")[0].split()[-1]: f"{part.strip()}\n" for part in _HELPERS.split("\n\n")
+})  # fmt: skip
+"""The functions that programs are made of, by name; one may use those before it."""
 
-_TORN = re.compile(
-    r'\{"step": (?P<number>\d+), "deed": (?P<deed>"(?:[^"\\]|\\.)*"), "cut": \d+, "(?P<end>said|refused|failed)": "(?P<text>.*)', re.DOTALL
-)
-_CALLED = re.compile(r"^await step\((?P<number>\d+), ", re.MULTILINE)
-_LINE = re.compile(r'^\{"step": ', re.MULTILINE)
+_STEP = re.compile(r"^await step\(", re.MULTILINE)
+_REPORT = re.compile(r'^\{"step": ', re.MULTILINE)
+_PAST: Final = {"read": "read", "write": "wrote", "make": "made", "run": "ran", "find": "found", "commit": "committed", "copy": "copied"}
 
 
 @dataclass(frozen=True, slots=True)
-class StepReport:
-    """What came of one step, as far as it was told; `cut` says that more was there."""
+class Step:
+    """One deed in words, such as read `notes.txt`, and the expression to await for it."""
 
-    number: int
     deed: str
-    end: Ending
-    text: str
-    cut: bool = False
+    code: str
+    changes: bool = False
 
 
 def program_of(steps: Sequence[Step], among: int = 1) -> str:
     """Return one program that takes every step, whatever became of the one before; where there are more `among` others, each tells less."""
-    most = max(400, _MOST_TOLD // max(1, among, len(steps)))
-    used = dict.fromkeys(need for step in steps for name in step.uses for need in (*NEEDS.get(name, ()), name))
-    calls = [f"await step({number}, {step.deed!r}, lambda: {step.code})" for number, step in enumerate(steps, 1)]
-    parts = ["import json\n", _STEP.format(most=most), *(HELPERS[name] for name in used), "\n".join(calls) + "\n"]
-    return "\n".join(parts)
+    most = max(400, _MOST_SHOWN // max(1, among, len(steps)))
+    code = "".join(f"await step({number}, {step.deed!r}, {most}, lambda: {step.code})\n" for number, step in enumerate(steps, 1))
+    for name, helper in reversed([*HELPERS.items()]):
+        if re.search(rf"(?<![\w.]){name}\(", code):
+            code = f"{helper}\n{code}"
+    return f"import json\n\n{code}"
 
 
-def steps_in(code: str) -> int:
-    """Return how many steps a program takes."""
-    return sum(1 for _ in _CALLED.finditer(code))
+def answer_of(codes: Sequence[str], results: Sequence[str]) -> str:
+    """Return the answer to give after programs ended with these texts."""
+    parts: list[str] = []
+    for code, result in zip(codes, results, strict=False):
+        starts = [found.start() for found in _REPORT.finditer(result)]
+        reports = [_report(result[start:end]) for start, end in pairwise([*starts, len(result)])]
+        parts += reports
+        missing = len(_STEP.findall(code)) - len(reports)
+        if not reports:
+            parts.append(f"The program did not get to its end:\n\n{_fenced(result.strip() or 'it said nothing')}")
+        elif missing > 0:
+            parts.append(f"What came of {missing} more steps is not in the part of the result that I was given.")
+    return "\n\n".join(parts)
 
 
-def read_back(text: str) -> list[StepReport]:
-    """Return what a program told of its steps; a line that was cut in the middle gives what is left of it."""
-    return [told for piece in _pieces(text) if (told := _whole(piece) or _torn(piece))]
-
-
-def _pieces(text: str) -> Iterator[str]:
-    starts = [found.start() for found in _LINE.finditer(text)]
-    for start, end in pairwise([*starts, len(text)]):
-        yield text[start:end]
-
-
-def _whole(piece: str) -> StepReport | None:
+def _report(line: str) -> str:
     try:
-        found = cast("JsonValue", json.loads(piece.partition("\n")[0]))
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, dict):
-        return None
-    ends: tuple[Ending, ...] = ("said", "refused", "failed")
-    for end in ends:
-        match found:
-            case {"step": int(number), "deed": str(deed), "cut": int(cut)} if isinstance(text := found.get(end), str):
-                return StepReport(number, deed, end, text, cut > 0)
-            case _:
-                pass
-    return None
+        report = cast("dict[str, str]", json.loads(line))
+        deed, end, text, cut = report["deed"], report["end"], report["text"], report["cut"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return f"What came of a step was cut off on its way to me:\n\n{_fenced(line.strip())}"
+    if end != "done":
+        why = text.strip() or "no reason was given"
+        stop = "" if why.endswith((".", "!", "?")) else "."
+        return f"{'I was not allowed to' if end == 'refused' else 'I could not'} {deed}: {why}{stop}"
+    verb, _, rest = deed.partition(" ")
+    done = f"I {_PAST.get(verb) or verb + ('d' if verb.endswith('e') else 'ed')} {rest}"
+    text = text.rstrip()
+    if not text:
+        return f"{done}. There is nothing in it." if verb == "read" else f"{done}. There was nothing to show."
+    short = "\n" not in text and len(text) <= _LONGEST_LINE
+    return f"{done}:{f' {text}' if short else f'{chr(10) * 2}{_fenced(text)}'}" + ("\n\n(The rest is cut off.)" if cut else "")
 
 
-def _torn(piece: str) -> StepReport | None:
-    found = _TORN.match(piece)
-    if found is None:
-        return None
-    text = found["text"].rstrip().removesuffix("}").removesuffix('"')
-    plain = text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"').replace("\\\\", "\\")
-    return StepReport(int(found["number"]), json.loads(found["deed"]), cast("Ending", found["end"]), plain, cut=True)
+def _fenced(text: str) -> str:
+    fence = "`" * max([3, *(len(found) + 1 for found in re.findall("`{3,}", text))])
+    return f"{fence}\n{text}\n{fence}"

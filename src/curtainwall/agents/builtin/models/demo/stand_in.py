@@ -1,5 +1,6 @@
 """The model that needs no network: it follows plain instructions by programs, and says that it is no language model."""
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,15 +17,42 @@ from curtainwall.agents.builtin.language_model import (
     Prompt,
     UserMessage,
 )
-from curtainwall.agents.builtin.models.demo.answers import answer_of
-from curtainwall.agents.builtin.models.demo.chat import also_lost, not_followed, small_talk, too_many
-from curtainwall.agents.builtin.models.demo.instructions import Understood, last_path, spoken_of, understand
-from curtainwall.agents.builtin.models.demo.programs import MOST_STEPS, program_of
-from curtainwall.agents.builtin.models.demo.steps import Step
+from curtainwall.agents.builtin.models.demo.instructions import understand
+from curtainwall.agents.builtin.models.demo.programs import MOST_STEPS, Step, answer_of, program_of
 from curtainwall.agents.builtin.models.usage import free_usage, plain_account, text_pieces
 
 CONTEXT_SIZE: Final = 200_000
 _EARLIER: Final = 6
+
+_WHO: Final = (
+    "I am the `demo` model of Curtainwall: a small offline stand-in that follows plain instructions. I am no language model, so I cannot "
+    "reason, summarise or make up text. To talk to a real one, set a key (for example `ANTHROPIC_API_KEY`) or choose one with `--model`."
+)
+_HELP: Final = """\
+Here is what I can do, one thing or several joined by “and” or “then”:
+
+- look: `list src`, `read notes.txt`, `show the first 5 lines of notes.txt`, `show the tree`, `how big is notes.txt`
+- search: `search for TODO in src`, `find files named *.py`, `count the words in notes.txt`
+- change: `write 'hello' to greeting.txt`, `append 'more' to greeting.txt`, `replace 'a' with 'b' in notes.txt`
+- arrange: `copy a.txt to b.txt`, `rename a.txt to b.txt`, `delete a.txt`, `make a directory called docs`
+- reach out: ``run `ls -la` ``, `fetch https://example.org`
+- git: `git status`, `show the last 3 commits`, `git diff`, `commit everything with message 'why'`
+- notes: `remember that the build needs make`, `recall build`
+- any tool: `call filesystem.get_file_info {"path": "notes.txt"}`
+
+Put texts and names with spaces in quotes. Each step passes the session's rules: it runs, is refused, or a human is asked."""
+
+_OFFER: Final = "Say `help` to see what I can do."
+_FORMS_OF_TALK: Final = (
+    ("", f"You said nothing. {_OFFER}"),
+    (r"(please )?(help( me)?|\?+|commands?|usage|what (can|do) (you|i) (do|ask|say).*|how (do|can) i use .*)", f"{_WHO}\n\n{_HELP}"),
+    (r".*\b((who|what) are you|your name|what model|introduce yourself|are you (an? )?(ai|llm|real|human|bot)).*", f"{_WHO} {_OFFER}"),
+    (r"(many )?(thanks?|thank you|thx|cheers|great|nice|well done|perfect|good job)\b[\s\w,!.]{0,40}", "You are welcome."),
+    (r"(bye|goodbye|good bye|see you|good night|farewell)\b[\s\w,!.]{0,30}", "Goodbye."),
+    (r"(hi|hello|hey|hallo|good (morning|evening|afternoon|day)|greetings)\b[\s\w,!.?]{0,40}", f"Hello! {_WHO} {_OFFER}"),
+    (r"(go on|continue|carry on|proceed|yes|no|ok(ay)?|sure|y|n)", f"There is nothing that I was about to do. {_OFFER}"),
+)
+"""What asks for nothing to be done, and the answer."""
 
 
 class DemoModel:
@@ -52,16 +80,16 @@ class DemoModel:
         programs = tuple(Program(id=f"{name}-{number}" if number else name, code=code) for number, code in enumerate(codes))
         said = AgentMessage(text=text, programs=programs)
         raw: JsonValue = {"text": text, "code": list(codes)}
-        yield ModelReply(said=said, raw=raw, usage=free_usage(prompt, said), stop_reason="tool_use" if programs else "end_turn")
+        yield ModelReply(message=said, raw=raw, usage=free_usage(prompt, said), stop_reason="tool_use" if programs else "end_turn")
 
 
 @dataclass(frozen=True, slots=True)
-class _Instructions:
-    """One message: the steps to take for it, the parts of it that are left out meanwhile, and what to say to the rest."""
+class _Instruction:
+    """One message: the steps to take for it, the parts of it that are left out meanwhile, or what to answer."""
 
     steps: tuple[Step, ...] = ()
     lost: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
+    answer: str = ""
 
 
 def _replied(prompt: Prompt) -> tuple[str, Sequence[str]]:
@@ -71,46 +99,65 @@ def _replied(prompt: Prompt) -> tuple[str, Sequence[str]]:
     answer = _answer_to_programs(items)
     texts = _last_said(items)
     if not texts:
-        return answer or "There is nothing to do. Say `help` to see what I can do.", ()
+        return answer or f"There is nothing to do. {_OFFER}", ()
     heard = _instructions_of(items)
-    wishes = [each.steps for each in heard if each.steps]
-    deeds = [step.deed for steps in wishes for step in steps]
-    lost = [part for each in heard for part in each.lost]
+    deeds = [step.deed for each in heard for step in each.steps]
     said = [
         *([answer] if answer else []),
-        *([f"I will {_listed(deeds)}."] if deeds else []),
-        *([also_lost(lost)] if lost else []),
-        *(words for each in heard for words in each.words),
+        *([f"I will {' and '.join([', '.join(deeds[:-1]), deeds[-1]] if deeds[1:] else deeds)}."] if deeds else []),
+        *_also_lost(heard),
+        *(each.answer for each in heard if each.answer),
     ]
-    codes = [program_of(steps, among=len(deeds)) for steps in wishes]
-    return "\n\n".join(said) or "I am listening. Say `help` to see what I can do.", codes
+    codes = [program_of(each.steps, among=len(deeds)) for each in heard if each.steps]
+    return "\n\n".join(said) or f"I am listening. {_OFFER}", codes
 
 
-def _instructions_of(items: Sequence[ConversationItem]) -> list[_Instructions]:
+def _instructions_of(items: Sequence[ConversationItem]) -> list[_Instruction]:
     """Return what people said since the last reply, message by message: what one of them does not get keeps nobody else from theirs."""
-    heard: list[_Instructions] = []
-    it = spoken_of(_said_before(items))
+    it = ""
+    for text in _said_before(items):
+        it = understand(text, it).it
+    heard: list[_Instruction] = []
     for text in _last_said(items):
-        wish = understand(text, it)
-        it = last_path(wish.steps, it)
-        heard.append(_meant(text, wish))
+        understood = understand(text, it)
+        it = understood.it
+        small_talk = _small_talk(text)
+        if small_talk and not understood.steps:
+            heard.append(_Instruction(answer=small_talk))
+        elif len(understood.steps) > MOST_STEPS:
+            heard.append(
+                _Instruction(answer=f"That is {len(understood.steps)} steps; I do at most {MOST_STEPS} at once. Please ask for fewer.")
+            )
+        elif understood.may_be_done:
+            heard.append(_Instruction(understood.steps, understood.lost))
+        else:
+            heard.append(_Instruction(answer=_not_followed(understood.lost, [step.deed for step in understood.steps])))
     return heard
 
 
-def _meant(text: str, wish: Understood) -> _Instructions:
-    said = None if wish.steps else small_talk(text)
-    if said is not None:
-        return _Instructions(words=(said,))
-    is_too_much = len(wish.steps) > MOST_STEPS
-    if wish.may_be_done and not is_too_much:
-        return _Instructions(wish.steps, wish.lost)
-    much = (too_many(len(wish.steps), MOST_STEPS),) if is_too_much else ()
-    lost = (not_followed(wish.lost, [step.deed for step in wish.steps]),) if wish.lost else ()
-    return _Instructions(words=(*much, *lost))
+def _small_talk(text: str) -> str | None:
+    talk = text.strip().rstrip(".!")
+    return next((answer for form, answer in _FORMS_OF_TALK if re.fullmatch(form, talk, re.IGNORECASE | re.DOTALL)), None)
 
 
-def _listed(deeds: Sequence[str]) -> str:
-    return deeds[0] if len(deeds) == 1 else f"{', '.join(deeds[:-1])} and {deeds[-1]}"
+def _not_followed(lost: Sequence[str], deeds: Sequence[str]) -> str:
+    """Say honestly what was not understood, and that nothing was done where that might have mattered."""
+    held = f" I did not {', '.join(deeds)} either, because what I did not understand may have been about that." if deeds else ""
+    return (
+        f"I cannot follow {_quoted(lost)}: I am the `demo` model, a stand-in for trying things offline, and no language model.{held} "
+        "I follow plain instructions such as `read notes.txt`, `write 'hello' to greeting.txt` or `search for TODO in src`; "
+        "say `help` to see all of them."
+    )
+
+
+def _also_lost(heard: Sequence[_Instruction]) -> list[str]:
+    lost = [part for each in heard for part in each.lost]
+    return [f"I did not follow {_quoted(lost)}: I am a demo, and no language model."] if lost else []
+
+
+def _quoted(lost: Sequence[str]) -> str:
+    lines = [" ".join(part.split()) for part in lost[:3]]
+    return " and ".join(f"“{line if len(line) <= 160 else f'{line[:160]}…'}”" for line in lines)
 
 
 def _answer_to_programs(items: Sequence[ConversationItem]) -> str:
@@ -124,8 +171,7 @@ def _answer_to_programs(items: Sequence[ConversationItem]) -> str:
     if not known:
         return ""
     answer = answer_of([program.code for program in known], [ended[program.id] for program in known])
-    lost = [part for each in _instructions_of(items[:at]) for part in each.lost]
-    return f"{answer}\n\n{also_lost(lost)}" if lost else answer
+    return "\n\n".join([answer, *_also_lost(_instructions_of(items[:at]))])
 
 
 def _last_reply(items: Sequence[ConversationItem]) -> int:
@@ -139,11 +185,5 @@ def _last_said(items: Sequence[ConversationItem]) -> list[str]:
 
 
 def _said_before(items: Sequence[ConversationItem]) -> list[str]:
-    earlier: list[str] = []
-    for at in range(_last_reply(items), -1, -1):
-        item = items[at]
-        if isinstance(item, UserMessage) and not item.is_context:
-            earlier.append(item.text)
-            if len(earlier) == _EARLIER:
-                break
-    return earlier[::-1]
+    said = [item.text for item in items[: _last_reply(items) + 1] if isinstance(item, UserMessage) and not item.is_context]
+    return said[-_EARLIER:]

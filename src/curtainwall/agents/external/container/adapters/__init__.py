@@ -1,4 +1,4 @@
-"""The agents that can be had in containers, by name. Each is pure: circumstances and lines in, command line and what was heard out."""
+"""The adapters for agents in containers, by name. Each is pure: it turns a task into a command line, and output lines into reports."""
 
 from curtainwall.agents.external import (
     Activity,
@@ -52,7 +52,7 @@ __all__ = [
 
 
 class Adapters:
-    """The shipped adapters and those that a user adds; one of the same name takes the shipped one's place."""
+    """The shipped adapters and those that a user adds; a user's adapter overrides a shipped one of the same name."""
 
     def __init__(self, *more: Adapter) -> None:
         shipped: tuple[Adapter, ...] = (ClaudeCode(), Codex(), OpenCode(), Gemini(), Goose())
@@ -60,12 +60,12 @@ class Adapters:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of all of them."""
+        """Return the names of all adapters."""
         return tuple(self._all)
 
     def find(self, name: str) -> Adapter:
-        """Return the adapter of that name; raise `NotFound`."""
-        found = self._all.get(name)
-        if found is None:
+        """Return the adapter with this name; raise `NotFound`."""
+        adapter = self._all.get(name)
+        if adapter is None:
             raise NotFound(f"there is no agent `{name}`; there are: {', '.join(self._all)}")
-        return found
+        return adapter

@@ -1,4 +1,4 @@
-"""What an adapter is: from a turn's circumstances to files, command line and environment, and from output lines to what was heard. Pure."""
+"""The adapter protocol: turns a task into files, command line and environment, and output lines into reports. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,10 +10,11 @@ from curtainwall.agents.external.container.spec import BRIDGE, CERTIFICATE, HOME
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The circumstances of one turn, as far as an adapter has to know them.
+    """What an adapter needs to know about one turn.
 
-    `conversation` is the agent's own name for what was said before; `is_new` says that nothing was. An agent that takes a name from us gets
-    this one. `keys` are stand-ins by provider, which only our proxy knows. `patience` is how many seconds a human may take to answer.
+    `conversation` is the agent's name for the conversation, and `is_new` means that it has not begun. An agent that lets us choose the
+    name gets this one. `keys` are stand-ins by provider, which only our proxy knows. `patience` is how many seconds a human may take to
+    answer.
     """
 
     conversation: str
@@ -37,32 +38,32 @@ class AgentLaunch:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     preface: str = ""
     root_files: tuple[str, ...] = ()
-    """Which of the files the agent takes from nobody but root: a copy of root's is in `ROOT_FILES`."""
+    """The files that the agent accepts only from root; `ROOT_FILES` holds copies that belong to root."""
 
 
 class Adapter(Protocol):
-    """One kind of agent."""
+    """One kind of agent. The shipped ones print events as JSON lines; any other line must not become text."""
 
     @property
     def name(self) -> str:
-        """Return the name by which people ask for the agent."""
+        """Return the name by which people choose the agent."""
         ...
 
     @property
     def providers(self) -> Mapping[str, str]:
-        """Return the providers that it can talk to, the usual one first, each with the variable that its key goes into."""
+        """Return the providers that it can use, the usual one first, each with the environment variable for its key."""
         ...
 
     def launch(self, task: Task) -> AgentLaunch:
         """Return how a turn is started."""
         ...
 
-    def ear(self) -> OutputParser:
-        """Return whoever listens to one turn."""
+    def output_parser(self) -> OutputParser:
+        """Return a parser for the output of one turn."""
         ...
 
     def transcripts(self, conversation: str) -> Sequence[str]:
-        """Return patterns of files below the agent's home, one of which is there while it knows the conversation."""
+        """Return patterns of files below the agent's home; at least one exists while the agent knows the conversation."""
         ...
 
 
@@ -83,25 +84,25 @@ SURROUNDINGS: Final[Mapping[str, str]] = {
     "NO_COLOR": "1",
     "LANG": "C.UTF-8",
 }
-"""The environment that every agent gets: the one way out, whom to trust there, and no telemetry."""
+"""The environment of every agent: the proxy, the certificates to trust, and no telemetry."""
 
 
 def environment(adapter: Adapter, task: Task, **more: str) -> dict[str, str]:
-    """Return what every agent gets, the stand-in keys that this one can use, and what is its own."""
+    """Return the common environment, the stand-in keys that this agent can use, and its own variables."""
     keys = {variable: task.keys[provider] for provider, variable in adapter.providers.items() if provider in task.keys}
     return {**SURROUNDINGS, **keys, **more}
 
 
 def chosen_provider(adapter: Adapter, task: Task) -> str:
-    """Return the provider that a turn talks to: the one asked for, or the first that there is a key for."""
+    """Return the provider for a turn: the requested one, or the first that has a key."""
     return task.provider or next((name for name in adapter.providers if name in task.keys), next(iter(adapter.providers), ""))
 
 
 def bridge() -> tuple[str, list[str]]:
-    """Return program and arguments that carry stdin and stdout to the session's tools."""
+    """Return the program and arguments that connect stdin and stdout to the session's tools."""
     return BRIDGE[0], list(BRIDGE[1:])
 
 
 def in_orientation(name: str) -> str:
-    """Return the path inside of a file that an adapter asked for."""
+    """Return the path inside the container of a file that an adapter provides."""
     return f"{ORIENTATION}/{name}"

@@ -32,7 +32,7 @@ class ClaudeCode:
             command=(
                 *("claude", "--print", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),
                 *("--mcp-config", in_orientation(_SETTINGS), "--strict-mcp-config"),
-                # A project's own settings could bring hooks that run without asking.
+                # A project's settings could contain hooks that run without approval.
                 *("--setting-sources", "user", "--dangerously-skip-permissions"),
                 # Both reach the network from the provider's side or not at all; `fetch` goes through the gate.
                 *("--disallowedTools", "WebFetch,WebSearch"),
@@ -45,7 +45,7 @@ class ClaudeCode:
                 **(claude_key(key) if (key := task.keys.get(_PROVIDER)) else {}),
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
                 "DISABLE_AUTOUPDATER": "1",
-                # Otherwise the session's tools are found only by a search of the model's.
+                # Otherwise the model would have to search for the session's tools.
                 "ENABLE_TOOL_SEARCH": "false",
                 "CLAUDE_CODE_MAX_RETRIES": "1",
                 "MCP_TIMEOUT": "30000",
@@ -54,10 +54,10 @@ class ClaudeCode:
             files={_SETTINGS: json.dumps(servers)},
         )
 
-    def ear(self) -> ClaudeOutputParser:
-        """Return whoever listens to one turn."""
+    def output_parser(self) -> ClaudeOutputParser:
+        """Return a parser for the output of one turn."""
         return ClaudeOutputParser()
 
     def transcripts(self, conversation: str) -> Sequence[str]:
-        """Return where the conversation is kept."""
+        """Return where the conversation is stored."""
         return (f".claude/projects/*/{conversation}.jsonl",)

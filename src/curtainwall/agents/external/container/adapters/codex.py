@@ -18,8 +18,8 @@ from curtainwall.agents.external import (
     ReportedEnd,
     ReportedFailure,
     WholeText,
-    nested,
     nested_text,
+    readable_error,
 )
 from curtainwall.agents.external.container.adapters.adapter import (
     AgentLaunch,
@@ -39,7 +39,7 @@ class Codex:
         """Return how a turn is started."""
         program, arguments = bridge()
         settings: dict[str, JsonValue] = {
-            # The shipped provider insists on WebSockets and on many retries, and cannot be told otherwise.
+            # The shipped provider insists on WebSockets and many retries, and has no setting to change that.
             "model_provider": SERVER,
             f"model_providers.{SERVER}.name": "OpenAI",
             f"model_providers.{SERVER}.base_url": "https://api.openai.com/v1",
@@ -50,7 +50,7 @@ class Codex:
             f"model_providers.{SERVER}.stream_max_retries": 1,
             f"mcp_servers.{SERVER}.command": program,
             f"mcp_servers.{SERVER}.args": list[JsonValue](arguments),
-            # Without its tools it must not begin.
+            # It must not start without its tools.
             f"mcp_servers.{SERVER}.required": True,
             f"mcp_servers.{SERVER}.startup_timeout_sec": 30,
             f"mcp_servers.{SERVER}.tool_timeout_sec": task.patience,
@@ -61,7 +61,7 @@ class Codex:
             "features.plugins": False,
             "features.apps": False,
             "features.unbounded_connection_retries": False,
-            # A proxy that reads bodies strictly takes none that are compressed.
+            # Our proxy reads bodies strictly and rejects compressed ones.
             "features.enable_request_compression": False,
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={_toml(value)}")]
@@ -77,30 +77,30 @@ class Codex:
             environment=environment(self, task),
         )
 
-    def ear(self) -> "CodexOutputParser":
-        """Return whoever listens to one turn."""
+    def output_parser(self) -> "CodexOutputParser":
+        """Return a parser for the output of one turn."""
         return CodexOutputParser()
 
     def transcripts(self, conversation: str) -> Sequence[str]:
-        """Return where the conversation is kept."""
+        """Return where the conversation is stored."""
         return (f".codex/sessions/*/*/*/rollout-*-{conversation}.jsonl",)
 
 
-# Items that are words, and not something that it does.
+# Items that are text rather than actions.
 _NO_TOOLS: Final = frozenset({"agent_message", "reasoning", "error", "todo_list"})
-# Of what it does, that which comes of it.
+# The fields of an action that hold its outcome.
 _OUTCOMES: Final = frozenset({"id", "type", "status", "aggregated_output", "exit_code", "result", "error"})
 _REMEMBERED: Final = 1_000
 
 
 class CodexOutputParser(JsonOutputParser):
-    """Listens to `codex exec --json`."""
+    """Parses the output of `codex exec --json`."""
 
     def __init__(self) -> None:
         self._used_before: dict[str, None] = {}
 
     def parse_stderr(self, line: str) -> Sequence[AgentReport]:
-        """Take a line of stderr."""
+        """Parse a line of stderr."""
         if "no rollout found for thread id" in line:
             return (ConversationUnknown(),)
         if line.startswith("Error:") and "required MCP servers failed" in line:
@@ -108,7 +108,7 @@ class CodexOutputParser(JsonOutputParser):
         return ()
 
     def _used(self, name: str, kind: str, item: Mapping[str, JsonValue]) -> Sequence[AgentReport]:
-        """Tell of an item once, though it is told when it begins and when it ends."""
+        """Report an item once, although Codex prints it when it starts and when it ends."""
         if name in self._used_before or (kind == "mcp_tool_call" and item.get("server") == SERVER):
             return ()
         self._used_before[name] = None
@@ -117,7 +117,7 @@ class CodexOutputParser(JsonOutputParser):
         return (_use_of(kind, item),)
 
     def take(self, event: JsonEvent) -> Sequence[AgentReport]:
-        """Take an event."""
+        """Parse an event."""
         match event:
             case {"type": "thread.started", "thread_id": str(thread)}:
                 return (ConversationName(thread),)
@@ -132,7 +132,7 @@ class CodexOutputParser(JsonOutputParser):
             case {"type": "turn.completed"}:
                 return (ReportedEnd(),)
             case {"type": "turn.failed"}:
-                return (ReportedFailure(_plain(nested_text(nested(dict(event), "error"), "message"))),)
+                return (ReportedFailure(readable_error(nested_text(dict(event), "error", "message"))),)
             case _:
                 return ()
 
@@ -147,14 +147,6 @@ def _use_of(kind: str, item: Mapping[str, JsonValue]) -> OwnToolUse:
             return OwnToolUse(kind, {name: value for name, value in item.items() if name not in _OUTCOMES})
 
 
-def _plain(message: str) -> str:
-    """Return an API's error without its JSON."""
-    try:
-        return nested_text(json.loads(message), "error", "message") or message
-    except (ValueError, RecursionError):
-        return message
-
-
 def _toml(value: JsonValue) -> str:
-    """Return a value as TOML; for text, lists and numbers its strings are JSON's, but for the one character that JSON leaves bare."""
+    """Return a string, list or number as TOML: it is written as JSON, except for the one character that JSON does not escape."""
     return json.dumps(value).replace("\x7f", "\\u007f")

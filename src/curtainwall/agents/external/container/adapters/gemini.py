@@ -65,28 +65,28 @@ class Gemini:
             ),
             files={_SETTINGS: json.dumps(settings)},
             root_files=(_SETTINGS,),
-            # What it takes as instructions are files in the workspace or its home, which the agent can change.
+            # It reads instructions only from files in the workspace or its home, which the agent can change.
             preface=task.orientation if task.is_new else "",
         )
 
-    def ear(self) -> "GeminiOutputParser":
-        """Return whoever listens to one turn."""
+    def output_parser(self) -> "GeminiOutputParser":
+        """Return a parser for the output of one turn."""
         return GeminiOutputParser()
 
     def transcripts(self, conversation: str) -> Sequence[str]:
-        """Return where the conversation is kept."""
+        """Return where the conversation is stored."""
         return (f".gemini/tmp/*/chats/session-*-{conversation[:8]}.jsonl",)
 
 
 class GeminiOutputParser(JsonOutputParser):
-    """Listens to stream-json."""
+    """Parses Gemini CLI's stream-json."""
 
     def parse_stderr(self, line: str) -> Sequence[AgentReport]:
-        """Take a line of stderr."""
+        """Parse a line of stderr."""
         if line.startswith("Error resuming session"):
             return (ConversationUnknown(),)
         if line.startswith("Security Warning: Skipping system settings file"):
-            # It takes settings that outrank a workspace's from root alone. Without them it has no tools of the session's, and calls home.
+            # It accepts settings that override a workspace's only from root. Without them it lacks the session's tools and calls home.
             return (
                 ReportedFailure("it ignores the settings that Curtainwall gives it, because it does not take them for root's", stop=True),
             )
@@ -95,7 +95,7 @@ class GeminiOutputParser(JsonOutputParser):
         return ()
 
     def take(self, event: JsonEvent) -> Sequence[AgentReport]:
-        """Take an event."""
+        """Parse an event."""
         match event:
             case {"type": "init", "session_id": str(session)}:
                 return (ConversationName(session),)

@@ -1,4 +1,4 @@
-"""Goose: its config and command line as its documentation has them. No package of it was to be had, so it has never run here."""
+"""Goose: its config and command line follow its documentation. No package was available, so it has never run here."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -61,21 +61,21 @@ class Goose:
             ),
         )
 
-    def ear(self) -> "GooseOutputParser":
-        """Return whoever listens to one turn."""
+    def output_parser(self) -> "GooseOutputParser":
+        """Return a parser for the output of one turn."""
         return GooseOutputParser()
 
     def transcripts(self, conversation: str) -> Sequence[str]:
-        """Return nothing: all conversations are in one database of its own."""
+        """Return nothing: Goose keeps all conversations in one database."""
         del conversation
         return ()
 
 
 class GooseOutputParser(JsonOutputParser):
-    """Listens to stream-json."""
+    """Parses Goose's stream-json."""
 
     def parse_stderr(self, line: str) -> Sequence[AgentReport]:
-        """Take a line of stderr."""
+        """Parse a line of stderr."""
         if "No session found" in line or "Session not found" in line:
             return (ConversationUnknown(),)
         if "Failed to start extension" in line or "Failed to add extension" in line:
@@ -83,10 +83,10 @@ class GooseOutputParser(JsonOutputParser):
         return ()
 
     def take(self, event: JsonEvent) -> Sequence[AgentReport]:
-        """Take an event."""
+        """Parse an event."""
         match event:
             case {"type": "message", "message": {"role": "assistant", "content": list(parts)}}:
-                return [heard for part in parts if (heard := _parse_part(part)) is not None]
+                return [report for part in parts if (report := _parse_part(part)) is not None]
             case {"type": "error"}:
                 return (
                     ReportedFailure(
@@ -100,7 +100,7 @@ class GooseOutputParser(JsonOutputParser):
 
 
 def _parse_part(part: JsonValue) -> AgentReport | None:
-    """Return what a part of a message says, or which tool it is about."""
+    """Return the text or the tool use in a part of a message."""
     match part:
         case {"type": "text", "text": str(text)}:
             return TextDelta(text)

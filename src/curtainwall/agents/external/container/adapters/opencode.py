@@ -19,6 +19,7 @@ from curtainwall.agents.external import (
     WholeText,
     is_session_tool,
     nested_text,
+    readable_error,
 )
 from curtainwall.agents.external.container.adapters.adapter import (
     AgentLaunch,
@@ -31,7 +32,7 @@ from curtainwall.agents.external.container.adapters.adapter import (
 
 _CONFIG: Final = "opencode.json"
 _ORIENTATION: Final = "opencode-orientation.md"
-# Its own names for the providers that it calls otherwise.
+# The providers for which it uses a different name.
 _PROVIDERS: Final = {"gemini": "google"}
 
 
@@ -64,7 +65,7 @@ class OpenCode:
             "permission": {"*": "allow", "webfetch": "deny", "websearch": "deny"},
             "instructions": [in_orientation(_ORIENTATION)],
             "mcp": {SERVER: tools},
-            # Titles are made by the same model, because a smaller one may be nowhere to be reached.
+            # The same model writes titles, because a smaller one may not be reachable.
             **({"model": model, "small_model": model} if model else {}),
         }
         return AgentLaunch(
@@ -80,7 +81,7 @@ class OpenCode:
                 OPENCODE_DISABLE_MODELS_FETCH="1",
                 OPENCODE_DISABLE_LSP_DOWNLOAD="1",
                 OPENCODE_DISABLE_DEFAULT_PLUGINS="1",
-                # A workspace's own configuration could bring plugins, which are programs.
+                # A workspace's configuration could contain plugins, which are programs.
                 OPENCODE_DISABLE_PROJECT_CONFIG="1",
                 OPENCODE_DISABLE_SHARE="1",
                 # No plugins, and no packages fetched for them.
@@ -89,24 +90,24 @@ class OpenCode:
             files={_CONFIG: json.dumps(config), _ORIENTATION: task.orientation},
         )
 
-    def ear(self) -> "OpenCodeOutputParser":
-        """Return whoever listens to one turn."""
+    def output_parser(self) -> "OpenCodeOutputParser":
+        """Return a parser for the output of one turn."""
         return OpenCodeOutputParser()
 
     def transcripts(self, conversation: str) -> Sequence[str]:
-        """Return nothing: all conversations are in one database of its own."""
+        """Return nothing: OpenCode keeps all conversations in one database."""
         del conversation
         return ()
 
 
 class OpenCodeOutputParser(JsonOutputParser):
-    """Listens to `opencode run --format json`."""
+    """Parses the output of `opencode run --format json`."""
 
     def __init__(self) -> None:
-        self._named = ""
+        self._conversation = ""
 
     def parse_stderr(self, line: str) -> Sequence[AgentReport]:
-        """Take a line of stderr."""
+        """Parse a line of stderr."""
         if "Session not found" in line:
             return (ConversationUnknown(),)
         if 'message="server unavailable"' in line and f"key={SERVER} " in line:
@@ -114,21 +115,22 @@ class OpenCodeOutputParser(JsonOutputParser):
         return ()
 
     def take(self, event: JsonEvent) -> Sequence[AgentReport]:
-        """Take an event."""
-        heard: list[AgentReport] = []
+        """Parse an event."""
+        reports: list[AgentReport] = []
         name = nested_text(dict(event), "sessionID")
-        if name and name != self._named:
-            self._named = name
-            heard.append(ConversationName(name))
+        if name and name != self._conversation:
+            self._conversation = name
+            reports.append(ConversationName(name))
         match event:
             case {"type": "text", "part": {"text": str(text)}}:
-                heard.append(WholeText(text))
+                reports.append(WholeText(text))
             case {"type": "tool_use", "part": {"tool": str(tool), "state": dict(state)}} if not is_session_tool(tool):
-                heard.append(OwnToolUse(tool, state.get("input")))
+                reports.append(OwnToolUse(tool, state.get("input")))
             case {"type": "step_finish", "part": {"reason": str(reason)}} if reason != "tool-calls":
-                heard.append(ReportedEnd())
+                reports.append(ReportedEnd())
             case {"type": "error", "error": dict(error)}:
-                heard.append(ReportedFailure(nested_text(error, "data", "message") or nested_text(error, "name") or "it failed"))
+                why = nested_text(error, "data", "message") or nested_text(error, "name") or "it failed"
+                reports.append(ReportedFailure(readable_error(why)))
             case _:
                 pass
-        return heard
+        return reports

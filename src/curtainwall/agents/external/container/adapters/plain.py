@@ -1,4 +1,4 @@
-"""An agent of the user's own, in a few lines: a program that reads the message from stdin and writes its answer to stdout."""
+"""A user's own agent in a few lines: a program that reads the message from stdin and writes its answer to stdout."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +18,9 @@ from curtainwall.agents.external.container.spec import BRIDGE
 
 @dataclass(frozen=True)
 class PlainAgent:
-    """A command; `{conversation}` and `{model}` in it are filled in, `resume` is added where something was said before.
+    """A command. Its `{conversation}` and `{model}` are filled in, and `resume` is added if the conversation has begun.
 
-    Its variables `CURTAINWALL_TOOLS` and `CURTAINWALL_ORIENTATION` tell it how to reach the session's tools, and what is free here.
+    Its variables `CURTAINWALL_TOOLS` and `CURTAINWALL_ORIENTATION` tell it how to reach the session's tools, and what is allowed.
     """
 
     name: str
@@ -31,13 +31,13 @@ class PlainAgent:
 
     def launch(self, task: Task) -> AgentLaunch:
         """Return how a turn is started."""
-        known = {"{conversation}": task.conversation, "{model}": task.model}
+        values = {"{conversation}": task.conversation, "{model}": task.model}
         parts = (*self.command, *(() if task.is_new else self.resume))
         own = {**self.variables, "CURTAINWALL_TOOLS": " ".join(BRIDGE), "CURTAINWALL_ORIENTATION": task.orientation}
-        return AgentLaunch(command=tuple(known.get(part, part) for part in parts), environment=environment(self, task, **own))
+        return AgentLaunch(command=tuple(values.get(part, part) for part in parts), environment=environment(self, task, **own))
 
-    def ear(self) -> "PlainOutputParser":
-        """Return whoever listens to one turn."""
+    def output_parser(self) -> "PlainOutputParser":
+        """Return a parser for the output of one turn."""
         return PlainOutputParser()
 
     def transcripts(self, conversation: str) -> Sequence[str]:
@@ -47,13 +47,13 @@ class PlainAgent:
 
 
 class PlainOutputParser:
-    """Takes every line as text; that it was all is told by the exit code."""
+    """Treats every line as text; only the exit code shows whether the turn failed."""
 
-    def hear(self, line: str) -> Sequence[AgentReport]:
-        """Take a line of stdout."""
+    def parse_stdout(self, line: str) -> Sequence[AgentReport]:
+        """Parse a line of stdout."""
         return TextDelta(f"{line}\n"), ReportedEnd()
 
     def parse_stderr(self, line: str) -> Sequence[AgentReport]:
-        """Take a line of stderr."""
+        """Parse a line of stderr."""
         del line
         return ()

@@ -1,0 +1,34 @@
+"""Every way to build the package gives the same complete wheel."""
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+from tests.support.repository import ROOT, tracked_files
+
+
+def contents(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if name.startswith("curtainwall/")}
+
+
+def build(*words: str) -> None:
+    done = subprocess.run((sys.executable, "-m", *words), capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_way_to_build_gives_the_same_complete_wheel(tmp_path: Path) -> None:
+    pip = ("pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
+    build("uv", "build", "--quiet", "--no-build-isolation", "--python", sys.executable, "--out-dir", str(tmp_path / "uv"), str(ROOT))
+    (sdist,) = (tmp_path / "uv").glob("*.tar.gz")
+    build(*pip, "--wheel-dir", str(tmp_path / "tree"), str(ROOT))
+    build(*pip, "--wheel-dir", str(tmp_path / "sdist"), str(sdist))
+    tracked = {str(path.relative_to(ROOT / "src")) for path in tracked_files() if path.is_relative_to(ROOT / "src")}
+    assert {"claude-code", "codex", "gemini", "opencode"} <= {Path(name).stem for name in tracked if name.endswith(".Dockerfile")}
+    for way in ("uv", "tree", "sdist"):
+        (wheel,) = (tmp_path / way).glob("*.whl")
+        assert contents(wheel) == tracked, way
+    with tarfile.open(sdist) as archive:
+        assert [member.name for member in archive if member.issym() or member.islnk()] == []
