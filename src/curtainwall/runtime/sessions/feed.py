@@ -148,7 +148,11 @@ class LogFeed:
         recent = None if tail is None else tail.after(after)
         if recent is not None:
             return recent
-        return [Recorded(stream, entry.seq, lift(entry)) for entry in self._log.read(stream, after, limit)]
+        entries = self._log.read(stream, after, limit)
+        if tail is not None:
+            # An entry is durable a moment before the tail has it. Shown then, it would be beyond `head` and could be read twice.
+            entries = [entry for entry in entries if entry.seq <= tail.seq]
+        return [Recorded(stream, entry.seq, lift(entry)) for entry in entries]
 
     def changes(self) -> AsyncIterator[frozenset[StreamId]]:
         """Yield sets of streams that changed, for ever. The empty set, which comes first, means any stream."""
