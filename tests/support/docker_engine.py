@@ -34,10 +34,18 @@ class DockerEngine:
 
     def docker(self, *arguments: str, stdin: bytes | None = None) -> str:
         """Return what the client says."""
-        command = ("docker", "--host", self.address, *arguments)
-        done = subprocess.run(command, input=stdin, capture_output=True, timeout=100, check=False)
+        done = self._run(*arguments, stdin=stdin)
         assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stderr.decode(errors='replace')}"
         return done.stdout.decode(errors="replace").strip()
+
+    def remove(self, container: str) -> None:
+        """Remove a container, unless a program beside us does so: each one that starts removes what dead ones left on the engine."""
+        done = self._run("rm", "-f", container)
+        assert done.returncode == 0 or b"already in progress" in done.stderr or b"No such container" in done.stderr, done.stderr
+
+    def _run(self, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+        command = ("docker", "--host", self.address, *arguments)
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=100, check=False)
 
 
 @contextmanager

@@ -182,4 +182,4 @@ def brokered(short_path: Path, docker_engine: DockerEngine) -> Iterator[Brokered
         finally:
             finished(program)
             for container in program.containers():
-                docker_engine.docker("rm", "-f", container)
+                docker_engine.remove(container)

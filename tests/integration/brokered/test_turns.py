@@ -207,11 +207,17 @@ def test_a_killed_process_takes_its_container_along_although_nothing_is_started_
 ) -> None:
     if agent != SHELL:
         real_part(agent)
-    running = brokered.starting(agent, "HANG word=apple" if agent != SHELL else "echo begun; sleep 900")
-    (container,) = until(lambda: brokered.containers("running"), 120)
-    until(lambda: ("sleep 900" if agent == SHELL else "opencode run") in brokered.engine.docker("top", container), 60)
-    running.kill_everything()
-    until(lambda: brokered.containers("exited") == [container], 20)
+
+    def is_seen_to_exit() -> bool:
+        running = brokered.starting(agent, "HANG word=apple" if agent != SHELL else "echo begun; sleep 900")
+        (container,) = until(lambda: brokered.containers("running"), 120)
+        until(lambda: ("sleep 900" if agent == SHELL else "opencode run") in brokered.engine.docker("top", container), 60)
+        running.kill_everything()
+        until(lambda: container not in brokered.containers("running"), 20)
+        return brokered.containers("exited") == [container]
+
+    # Tests beside this one share the engine: an agent that starts there in between may remove the container before we look.
+    assert any(is_seen_to_exit() for _ in range(5))
 
 
 @covers("container.ends-with-us")
