@@ -49,6 +49,8 @@ class TeamReply:
     text: str
     fault: str = ""
     """The name of the error, such as `AgentSilent` (docs/process-agents.md); the text describes it."""
+    partial: str = ""
+    """What the team's agent had said before it failed or was interrupted."""
     approvals: tuple[str, ...] = ()
     """The approvals that a human has to answer before the team continues, if the reply is `waiting`."""
     exhausted: tuple[str, ...] = ()
@@ -166,7 +168,7 @@ class Teams:
         if answer.result is None:
             rules = ", ".join(f"`{rule}`" for rule in answer.verdict.because)
             raise CommandRefused(f"refused by {rules}: {answer.verdict.reason}")
-        value = answer.result.value
+        value = answer.result.value if answer.complete is None else answer.complete
         if isinstance(value, dict):
             return value
         raise TurnFailed(str(value))
@@ -228,7 +230,14 @@ def _reply(result: JsonObject) -> TeamReply:
     fault = str(result.get("fault") or "")
     further = tuple(_shortage(cast("JsonObject", item)) for item in cast("Sequence[JsonValue]", result.get("further") or ()))
     return TeamReply(
-        str(result["team"]), str(result["handle"]), str(result["status"]), str(text), fault, exhausted=short_of, further=further
+        str(result["team"]),
+        str(result["handle"]),
+        str(result["status"]),
+        str(text),
+        fault,
+        str(result.get("partial") or ""),
+        exhausted=short_of,
+        further=further,
     )
 
 

@@ -57,6 +57,29 @@ def test_the_second_answer_knows_the_first_and_nobody_else_does(program: Program
     assert "done: which port?" in history
 
 
+@covers("teams.long-answers")
+def test_a_long_answer_is_printed_in_full(program: Program) -> None:
+    text = "".join(f"line {number} of many\n" for number in range(3_000)).strip()
+    assert len(text) > 50_000
+    with upstream_beside() as server:
+        write(program, f'[models.local]\nurl = "{server.url}/v1"\nkey = "{KEY}"\n', "backend")
+        server.will(Says((text,)), Says((text,)))
+        ask = ("teams", "ask", "--timeout", "1m", "backend", "tell me everything")
+        assert program(*ask).stdout == f"{text}\n"
+        answer = program.json(*ask)
+    assert (answer["status"], answer["text"]) == ("done", text)
+    assert [each["answer"] for each in program.json("teams", "history", "backend")] == [text, text]
+
+
+def test_an_empty_name_of_an_asker_is_an_error(program: Program) -> None:
+    write(program, "", "backend")
+    for words in (("ask", "backend", "hi"), ("send", "backend", "hi"), ("history", "backend")):
+        refused = program("teams", *words, "--from", " ", fails=True)
+        assert refused.returncode == 2
+        assert "the name of the team is empty" in refused.stderr
+        assert not refused.stdout
+
+
 @covers("teams.a-timeout-loses-nothing")
 def test_a_notice_waits_for_whoever_works_next_and_a_late_answer_for_whoever_looks(program: Program) -> None:
     with upstream_beside() as server:

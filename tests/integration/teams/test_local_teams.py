@@ -169,6 +169,24 @@ def test_a_fault_is_told_by_its_name_in_bounded_time_and_the_pair_works_again(
     run(story())
 
 
+@covers("teams.all-of-a-reply", "teams.long-answers")
+def test_every_text_of_a_reply_reaches_the_asker_also_from_a_turn_that_fails(short_home: TeamHome, fake: Path) -> None:
+    async def story() -> None:
+        async with open_teams() as teams:
+            whole = await teams.ask("backend", fake_claude.SPLITS, wait=60)
+            assert whole.text == f"first part\n\nsecond part\n\nmessage 1: {fake_claude.SPLITS}"
+            failed = await teams.ask("backend", fake_claude.BREAKS, wait=60)
+            assert (failed.status, failed.fault, failed.partial) == ("failed", "AgentGarbled", "half an ")
+            assert "broken JSON" in failed.text
+            long = await teams.ask("backend", "x" * 40_000, wait=60)
+            assert (long.status, len(long.text)) == ("done", len("message 3: ") + 40_000)
+            (report,) = await teams.reports("backend", handle=failed.handle)
+            assert report["partial"] == "half an "
+            assert len(await teams.history("backend")) == 3
+
+    run(story())
+
+
 @pytest.mark.parametrize(
     ("does", "fault"),
     [

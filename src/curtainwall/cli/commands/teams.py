@@ -38,7 +38,17 @@ T = TypeVar("T")
 _NOBODY_WORKS = "nobody works for the teams now: `curtainwall serve` does, and so does whoever runs `curtainwall teams ask` next"
 
 TeamArgument = Annotated[str, typer.Argument(metavar="TEAM", help="as in `[teams.TEAM]`")]
-FromOption = Annotated[str, typer.Option("--from", metavar="TEAM", help="the team that asks; left out, nobody")]
+
+
+def _require_asker(asker: str) -> str:
+    if not asker.strip():
+        raise Misuse("--from: the name of the team is empty; leave the option out to ask as nobody")
+    return asker
+
+
+FromOption = Annotated[
+    str, typer.Option("--from", metavar="TEAM", callback=_require_asker, show_default=False, help="the team that asks; left out, nobody")
+]
 ThreadOption = Annotated[str, typer.Option(metavar="NAME", help="a conversation of its own; left out, the main one")]
 MessageArgument = Annotated[list[str], typer.Argument(metavar="MESSAGE", help="what to tell the team")]
 
@@ -109,7 +119,7 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
 def ask(
     team: TeamArgument,
     question: MessageArgument,
-    asker: FromOption = "",
+    asker: FromOption = NOBODY,
     thread: ThreadOption = "",
     timeout: Annotated[str, typer.Option(metavar="TIME", help="how long to wait, as `90s` or `5m`; left out, as `peers.wait` says")] = "",
     output: OutputOption = Output.TEXT,
@@ -138,7 +148,7 @@ def ask(
 
 @app.command()
 def send(
-    team: TeamArgument, message: MessageArgument, asker: FromOption = "", thread: ThreadOption = "", output: OutputOption = Output.TEXT
+    team: TeamArgument, message: MessageArgument, asker: FromOption = NOBODY, thread: ThreadOption = "", output: OutputOption = Output.TEXT
 ) -> int:
     """Send a team a message and do not wait; `teams history` shows the answer when it is there."""
     text = _message(message)
@@ -149,7 +159,7 @@ def send(
 def notify(
     team: TeamArgument,
     message: MessageArgument,
-    asker: FromOption = "",
+    asker: FromOption = NOBODY,
     thread: ThreadOption = "",
     days: Annotated[float | None, typer.Option(help="for how many days it may wait; left out, as `peers.notice-days` says")] = None,
     output: OutputOption = Output.TEXT,
@@ -164,7 +174,7 @@ def notify(
 @app.command()
 def history(
     team: TeamArgument,
-    asker: FromOption = "",
+    asker: FromOption = NOBODY,
     thread: ThreadOption = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="only so many last messages")] = 50,
     output: OutputOption = Output.TEXT,
@@ -175,7 +185,7 @@ def history(
 
     async def look() -> tuple[list[tuple[TeamExchange, dict[str, JsonValue]]], str]:
         async with open_gate(setup) as wired:
-            pair = Pair(asker=asker or NOBODY, team=team, thread=thread)
+            pair = Pair(asker=asker, team=team, thread=thread)
             session = wired.teams.talk.session_of(pair)
             if session is None:
                 return [], ""
@@ -203,7 +213,7 @@ def history(
 def adopt(
     team: TeamArgument,
     conversation: Annotated[str, typer.Argument(metavar="[ID]", help="left out, those that could be adopted are listed")] = "",
-    asker: FromOption = "",
+    asker: FromOption = NOBODY,
     thread: ThreadOption = "",
     file: Annotated[Path | None, typer.Option(help="the transcript, where it lies elsewhere; it is copied")] = None,
     clean: Annotated[
@@ -215,7 +225,7 @@ def adopt(
     # Start-up time: local agents take long to load.
     from curtainwall.teams.adoption import adopt, adoptable_conversations
 
-    pair, setup = Pair(asker=asker or NOBODY, team=team, thread=thread), load_setup()
+    pair, setup = Pair(asker=asker, team=team, thread=thread), load_setup()
     _require_teams(setup, team, asker)
 
     async def do() -> Sequence["StoredConversation"]:
@@ -282,7 +292,7 @@ def _sent(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
 
 def _with(asker: str, do: Callable[[Teams], Awaitable[T]], *, works: bool = True) -> T:
     async def run() -> T:
-        async with open_teams(asker, works=works) as teams:
+        async with open_teams("" if asker == NOBODY else asker, works=works) as teams:
             return await do(teams)
 
     return asyncio.run(run())
@@ -328,7 +338,13 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output, reported: C
     code = {"done": DONE, "sent": DONE, "accepted": DONE, "waiting": PARKED}.get(reply.status, FAILED)
     if output is Output.JSON:
         further = [{"team": it.team, "session": it.session, "exhausted": it.kinds} for it in reply.further]
-        extras = {"fault": reply.fault, "approvals": reply.approvals, "exhausted": reply.exhausted, "further": further}
+        extras = {
+            "fault": reply.fault,
+            "partial": reply.partial,
+            "approvals": reply.approvals,
+            "exhausted": reply.exhausted,
+            "further": further,
+        }
         more = {key: value for key, value in extras.items() if value}
         show_json({"team": reply.team, "handle": reply.handle, "status": reply.status, **more, "text": text})
         return code
@@ -337,6 +353,8 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output, reported: C
     elif code == DONE:
         show(f"{reply.status}: {reply.handle}")
     else:
+        if reply.partial:
+            show(reply.partial)
         note(f"{reply.status}: {inert(text)}")
     if reply.status == "waiting":
         note(f"`curtainwall teams history {reply.team}{_options(asker, thread)}` shows the answer to {reply.handle} when it is there")
@@ -345,7 +363,7 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output, reported: C
 
 def _options(asker: str, thread: str) -> str:
     """Return the options that name a conversation on the command line."""
-    return f"{f' --from {shlex.quote(asker)}' if asker else ''}{f' --thread {shlex.quote(thread)}' if thread else ''}"
+    return f"{f' --from {shlex.quote(asker)}' if asker != NOBODY else ''}{f' --thread {shlex.quote(thread)}' if thread else ''}"
 
 
 def _exchange(document: JsonObject, at: str) -> str:
@@ -361,6 +379,8 @@ def _exchange(document: JsonObject, at: str) -> str:
         lines.append("  begun, and nobody works on it now")
     else:
         lines.append(f"  {document['status']}{f': {answer}' if answer else ''}")
+        if partial := document.get("partial"):
+            lines.append(f"  said before: {partial}")
     return "\n".join(inert(line) for line in lines)
 
 

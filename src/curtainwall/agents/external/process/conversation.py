@@ -1,7 +1,9 @@
 """A session's conversation with Claude Code, compared between log and disk: whether it can be resumed, is already answered, or was lost."""
 
+import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -88,6 +90,8 @@ class ProcessHistory(foreign.ExternalHistory):
         return "\n\n".join(f"{speaker}: {text}" for speaker, text in after)
 
 
+_WRITTEN_WITHIN: Final = 5.0
+_LOOK_AGAIN: Final = 0.05
 _NAME: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -134,6 +138,25 @@ def claim_conversation(folders: ProcessFolders, conversation: str, source: Path 
     transcript = read_transcript(transcript_path(folders.state, folders.workspace, conversation))
     if isinstance(transcript, Damage):
         raise CommandRefused(f"the conversation `{conversation}` cannot be adopted: {transcript.why}")
+
+
+async def find_message(folders: ProcessFolders, conversations: Sequence[str], mark: str, before: Sequence[str]) -> str | None:
+    """Return which of these conversations has our message and leads back to those before it; None if none does in time."""
+    names = [name for name in conversations if _NAME.fullmatch(name)]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_WRITTEN_WITHIN):
+            # The agent writes its transcript a moment after it has started on a message, and sends no signal.
+            while True:
+                for name in names:
+                    transcript = await asyncio.to_thread(read_transcript, transcript_path(folders.state, folders.workspace, name))
+                    if isinstance(transcript, ClaudeTranscript) and transcript.has(mark):
+                        return name if transcript.leads_back([*before, mark]) and _has_past(transcript, before) else None
+                await asyncio.sleep(_LOOK_AGAIN)
+    return None
+
+
+def _has_past(transcript: ClaudeTranscript, before: Sequence[str]) -> bool:
+    return not before or any(transcript.has(mark) for mark in before)
 
 
 _LACKS = "Your memory lacks what was said last:\n\n{told}\n\nNow:\n\n"
