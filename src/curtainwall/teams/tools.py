@@ -166,6 +166,7 @@ class TeamToolPorts:
     teams: Mapping[str, TeamCard]
     teller: Callable[[], OnWait | None]
     masked: Callable[[JsonValue], JsonValue]
+    fork: Callable[[SessionId, Pair], Awaitable[SessionId]]
 
 
 def team_runners(ports: TeamToolPorts) -> Mapping[str, Runner]:
@@ -238,7 +239,7 @@ def team_runners(ports: TeamToolPorts) -> Mapping[str, Runner]:
 
     async def fork(call: TeamCall) -> ToolResult:
         into = call.pair._replace(thread=call.text("newThread"))
-        await keeper.fork(call.session(talk), into)
+        await ports.fork(call.session(talk), into)
         return ToolResult(ok=True, value={"team": call.team, "thread": into.thread, "status": "forked"})
 
     async def answer(prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
@@ -334,7 +335,7 @@ def exchange_json(exchange: TeamExchange) -> dict[str, JsonValue]:
     if exchange.state == "expired":
         return {**value, "status": exchange.state, "reason": "its time was over before the team came to it"}
     if exchange.answer is None or exchange.answered is None:
-        return {**value, "status": exchange.state}
+        return {**value, "status": exchange.status}
     return {**value, "status": exchange.answer.status.value, "answered": _time(exchange.answered), **_words(exchange.answer)}
 
 

@@ -5,6 +5,7 @@ import math
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -53,33 +54,56 @@ ThreadOption = Annotated[str, typer.Option(metavar="NAME", help="a conversation 
 MessageArgument = Annotated[list[str], typer.Argument(metavar="MESSAGE", help="what to tell the team")]
 
 
+class ListedStatus(StrEnum):
+    """How a conversation goes."""
+
+    ACTIVE = "active"
+    COMPACT_PENDING = "compact-pending"
+    ARCHIVED = "archived"
+    OPEN = "open"
+    WAITING = "waiting"
+    EXHAUSTED = "exhausted"
+
+
 @app.command("list")
-def list_teams(output: OutputOption = Output.TEXT) -> None:
+def list_teams(
+    team: Annotated[str, typer.Option(metavar="TEAM", help="only this team and its conversations")] = "",
+    asker: Annotated[str, typer.Option("--from", metavar="TEAM", help="only conversations that this team began, or `nobody`")] = "",
+    status: Annotated[
+        ListedStatus | None,
+        typer.Option(help="only such conversations: `open` have a message without an answer, `waiting` wait for a human"),
+    ] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
     """List the teams, their conversations, and how these go."""
     setup = load_setup()
-    teams = setup.config.teams
+    _require_teams(setup, team, asker)
+    teams = {name: section for name, section in setup.config.teams.items() if team in ("", name)}
 
     async def look() -> tuple[list[PairFigures], dict[str, "ConversationStatus"], dict[str, tuple[str, ...]], bool]:
         async with open_gate(setup) as wired:
-            figures = wired.teams.talk.figures()
+            figures = wired.teams.talk.figures(asker or None)
             # This only speeds up the next listing, so a full or read-only disk must not prevent this one.
             with suppress(CurtainwallError, OSError):
-                await wired.teams.archive.keep_sums(wired.teams.talk.sums)
+                if not asker:
+                    await wired.teams.archive.keep_sums(wired.teams.talk.sums)
+            asks = {it.session: open_approvals(wired, it.session) for it in figures if team in ("", it.pair.team)}
+            figures = [it for it in figures if it.session in asks and (status is None or _has_status(it, asks[it.session], status))]
             is_idle = any(it.open and not is_worked_on(wired, it.session) for it in figures)
-            return figures, _standings(wired), {it.session: open_approvals(wired, it.session) for it in figures}, is_idle
+            return figures, _standings(wired), asks, is_idle
 
     figures, transcripts, asks, is_idle = asyncio.run(look()) if setup.home.database.exists() else ([], {}, {}, False)
     if output is Output.JSON:
         cards = [
             {
                 "team": name,
-                "project": team.project,
-                "agent": team.agent,
-                "description": team.description,
-                "askers": team.askers,
-                "colour": team.colour,
+                "project": section.project,
+                "agent": section.agent,
+                "description": section.description,
+                "askers": section.askers,
+                "colour": section.colour,
             }
-            for name, team in sorted(teams.items())
+            for name, section in sorted(teams.items())
         ]
         conversations = [
             {**figures_json(it), "approvals": asks[it.session], **_transcript_json(transcripts.get(it.session))} for it in figures
@@ -89,11 +113,11 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
     if not teams:
         note("no team is configured; write `[teams.NAME]` into the configuration, or `curtainwall teams import FILE`")
         return
-    rows = [(name, team.agent, team.mode.value, team.project, team.description) for name, team in sorted(teams.items())]
+    rows = [(name, it.agent, it.mode.value, it.project, it.description) for name, it in sorted(teams.items())]
     show(columns(("team", "agent", "mode", "project", "about"), rows))
-    for name, team in sorted(teams.items()):
-        if not Path(team.project).expanduser().is_dir():
-            note(f"{name}: `{inert(team.project)}` is no directory here; the team can be asked once it is")
+    for name, section in sorted(teams.items()):
+        if not Path(section.project).expanduser().is_dir():
+            note(f"{name}: `{inert(section.project)}` is no directory here; the team can be asked once it is")
     if figures:
         show("")
         status = {it.session: _status(it, asks[it.session]) for it in figures}
@@ -191,7 +215,7 @@ def history(
                 return [], ""
             asks, worked_on = approvals_along(wired, wired.teams.talk.chain(pair)), is_worked_on(wired, session)
             exchanges, shortages = wired.teams.talk.exchanges(pair)[-limit:], wired.teams.talk.shortages(pair)
-            entries = [(it, _exchange_document(it, asks, worked_on=worked_on)) for it in exchanges]
+            entries = [(it, _exchange_document(it, asks)) for it in exchanges]
             if shortages:
                 return entries, inert("; ".join(map(str, shortages)))
             return entries, _NOBODY_WORKS if not worked_on and any(it.is_open for it in exchanges) else ""
@@ -207,6 +231,67 @@ def history(
         show(_exchange(it, when(each.at)))
     if remark:
         note(remark)
+
+
+@app.command()
+def cancel(
+    team: TeamArgument,
+    handle: Annotated[str, typer.Argument(metavar="[HANDLE]", help="left out, the newest message without an answer")] = "",
+    asker: FromOption = NOBODY,
+    thread: ThreadOption = "",
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Take a message back, or stop the work on it."""
+    cancelled = _with(asker, lambda teams: teams.cancel(team, handle or None, thread=thread), works=False)
+    _done(team, "cancelled", output, handle=cancelled)
+
+
+@app.command()
+def fork(
+    team: TeamArgument,
+    new_thread: Annotated[str, typer.Argument(metavar="NEW", help="the name of the new thread")],
+    asker: FromOption = NOBODY,
+    thread: ThreadOption = "",
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Begin another conversation that knows what this one does."""
+    if not new_thread.strip():
+        raise Misuse("the name of the new thread is empty")
+    _with(asker, lambda teams: teams.fork(team, new_thread, thread=thread), works=False)
+    _done(team, "forked", output, thread=new_thread)
+
+
+@app.command()
+def compact(
+    team: TeamArgument,
+    instructions: Annotated[list[str] | None, typer.Argument(metavar="[INSTRUCTIONS]", help="what the summary should keep")] = None,
+    asker: FromOption = NOBODY,
+    thread: ThreadOption = "",
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Ask for a summary in place of the older messages of a conversation."""
+    _with(asker, lambda teams: teams.compact(team, " ".join(instructions or ()), thread=thread), works=False)
+    _done(team, "compact-pending", output)
+    if not is_served(find_home()):
+        note(_NOBODY_WORKS)
+
+
+@app.command()
+def wake(team: TeamArgument, asker: FromOption = NOBODY, thread: ThreadOption = "", output: OutputOption = Output.TEXT) -> None:
+    """Get a team's agent ready in the process that works for the teams."""
+    _done(team, _with(asker, lambda teams: teams.wake(team, thread=thread), works=False), output)
+
+
+@app.command()
+def sleep(team: TeamArgument, asker: FromOption = NOBODY, thread: ThreadOption = "", output: OutputOption = Output.TEXT) -> None:
+    """Let a team's agent rest, unless it is at work; the next message starts it again."""
+    _done(team, _with(asker, lambda teams: teams.sleep(team, thread=thread), works=False), output)
+
+
+@app.command()
+def archive(team: TeamArgument, asker: FromOption = NOBODY, thread: ThreadOption = "", output: OutputOption = Output.TEXT) -> None:
+    """Archive a conversation and free its space; the next message brings it back."""
+    _done(team, _with(asker, lambda teams: teams.archive(team, thread=thread), works=False), output)
 
 
 @app.command()
@@ -282,6 +367,14 @@ def _message(words: list[str]) -> str:
     return text
 
 
+def _done(team: str, status: str, output: Output, **more: str) -> None:
+    """Report what was done with a conversation."""
+    if output is Output.JSON:
+        show_json({"team": team, **more, "status": status})
+    else:
+        show(inert(": ".join((status, *more.values()))))
+
+
 def _sent(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
     """Report what happened to a message that nobody waits for, and who will work on it if nobody does now."""
     code = _tell(reply, asker, thread, output)
@@ -310,6 +403,18 @@ async def _report_shortages(teams: Teams, team: str, thread: str, reported: set[
         note(inert(str(shortage)))
 
 
+def _has_status(figures: PairFigures, approvals: Sequence[str], status: ListedStatus) -> bool:
+    match status:
+        case ListedStatus.OPEN:
+            return bool(figures.open)
+        case ListedStatus.WAITING:
+            return bool(approvals)
+        case ListedStatus.EXHAUSTED:
+            return bool(figures.exhausted)
+        case _:
+            return figures.status == status.value
+
+
 def _status(figures: PairFigures, approvals: Sequence[str]) -> str:
     return "waiting for a human" if approvals else "budget used up" if figures.exhausted else figures.status
 
@@ -318,12 +423,12 @@ def _waits_for(approvals: Sequence[str]) -> str:
     return f"waits for a human: {', '.join(f'`curtainwall approve {approval}`' for approval in approvals)}"
 
 
-def _exchange_document(exchange: TeamExchange, approvals: Sequence[str], *, worked_on: bool) -> dict[str, JsonValue]:
-    """Return a message and its answer; without one, what a human has to do, or that nobody works on it now."""
+def _exchange_document(exchange: TeamExchange, approvals: Sequence[str]) -> dict[str, JsonValue]:
+    """Return a message and its answer; without one, what a human has to do, also for a team further on."""
     document = exchange_json(exchange)
-    if approvals and exchange.state in ("working", "held"):
-        return {**document, "approvals": [*approvals]}
-    return {**document, "status": "begun"} if exchange.state == "working" and not worked_on else document
+    if not approvals or exchange.state not in ("working", "held"):
+        return document
+    return {**document, "status": "waiting" if exchange.state == "working" else "held", "approvals": [*approvals]}
 
 
 def _tell(reply: TeamReply, asker: str, thread: str, output: Output, reported: Collection[str] = ()) -> int:

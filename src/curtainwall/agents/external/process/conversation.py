@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from curtainwall.agents import external as foreign
 from curtainwall.agents.external.process.launch import EXTENSION, ProcessFolders
+from curtainwall.agents.external.process.packed_state import is_packed, unpack_state
 from curtainwall.agents.external.process.transcripts import (
     GONE,
     PART_MISSING,
@@ -106,7 +107,9 @@ class ConversationStatus:
 
 
 def conversation_status(past: ProcessHistory, folders: ProcessFolders) -> ConversationStatus:
-    """Compare the log with the files."""
+    """Compare the log with the files; those of an archived conversation are not looked into."""
+    if is_packed(folders):
+        return ConversationStatus(past.conversation, "kept" if past.marks else "none")
     stored = conversations_in(folders.state, folders.workspace)
     orphans = tuple(each for each in stored if each.conversation != past.conversation)
     if not past.conversation or not past.marks:
@@ -130,6 +133,7 @@ def claim_conversation(folders: ProcessFolders, conversation: str, source: Path 
     """Check that a session can continue a conversation, after copying it from `source` if given; raise `CommandRefused`."""
     if not _NAME.fullmatch(conversation):
         raise CommandRefused(f"{quoted(conversation)} is no id of a conversation")
+    unpack_state(folders)
     if source is not None:
         original = read_transcript(source)
         if isinstance(original, Damage):
