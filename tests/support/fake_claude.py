@@ -8,7 +8,27 @@ import sys
 import time
 from pathlib import Path
 
-HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, ENDLESSLY, SLOWLY, DEAF, WRITES, FULL, SIGNED_OUT, LATE = (
+(
+    HANGS,
+    GARBAGE,
+    LEAVES,
+    CRASHES,
+    THINKS,
+    ERRS,
+    LOUDLY,
+    ENDLESSLY,
+    SLOWLY,
+    DEAF,
+    WRITES,
+    FULL,
+    SIGNED_OUT,
+    LATE,
+    BREAKS,
+    RENAMES,
+    MOVES,
+    FORGETS,
+    SPLITS,
+) = (
     "please hang",
     "please babble",
     "please leave",
@@ -23,7 +43,15 @@ HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, ENDLESSLY, SLOWLY, DEAF, 
     "please be full",
     "please be signed out",
     "please be late",
+    "please break a line",
+    "please rename",
+    "please move",
+    "please forget",
+    "please split",
 )
+
+OTHER_NAME = "0f0f0f0f-1111-4222-8333-444444444444"
+"""What it calls its conversation when it renames it, moves it elsewhere, or forgets it and begins another."""
 
 
 SUMMARY, HANG_IN_SUMMARY = "This conversation is nearly too long", "hang-in-summary"
@@ -67,10 +95,21 @@ def is_hung_up() -> bool:
     return any(events & (select.POLLHUP | select.POLLRDHUP) for _, events in ear.poll(0))
 
 
+def leave_for(name: str, *, with_past: bool) -> None:
+    """Write on in another file, with what was written so far or without it."""
+    global CONVERSATION, PLACE
+    past = PLACE.read_text() if with_past and PLACE.exists() else ""
+    CONVERSATION, PLACE = name, PLACE.with_name(f"{name}.jsonl")
+    PLACE.write_text(past)
+
+
 def answer(text: str, mark: str) -> None:
     is_busy = busy()
+    name = OTHER_NAME if RENAMES in text else CONVERSATION
+    if MOVES in text or FORGETS in text:
+        leave_for(name := OTHER_NAME, with_past=MOVES in text)
     keep(type="user", uuid=mark, message={"role": "user", "content": text})
-    tell(type="system", subtype="init", session_id=CONVERSATION, mcp_servers=[{"name": "curtainwall", "status": "connected"}])
+    tell(type="system", subtype="init", session_id=name, mcp_servers=[{"name": "curtainwall", "status": "connected"}])
     tell(type="user", uuid=mark, isReplay="--replay-user-messages" in sys.argv, message={"role": "user", "content": text})
     if HANGS in text or LATE in text or (text.startswith(SUMMARY) and (STATE / HANG_IN_SUMMARY).exists()):
         (STATE / HANG_IN_SUMMARY).unlink(missing_ok=True)
@@ -81,6 +120,10 @@ def answer(text: str, mark: str) -> None:
         for number in range(100):
             print(f"Segmentation fault {number}")
         sys.stdout.flush()
+        return
+    if BREAKS in text:
+        piece("half an ")
+        print('{"type":"result","subtype":"success","is_error":false,"resu', flush=True)
         return
     if ENDLESSLY in text:
         while True:
@@ -118,6 +161,9 @@ def answer(text: str, mark: str) -> None:
     if WRITES in text:
         (STATE / "written").touch()
         return
+    if SPLITS in text:
+        blocks = [{"type": "text", "text": "first part"}, {"type": "text", "text": "second part"}]
+        tell(type="assistant", parent_tool_use_id=None, message={"usage": {}, "content": blocks})
     used = {"input_tokens": 95 if FULL in text else 1, "output_tokens": 0}
     tell(type="assistant", parent_tool_use_id=None, message={"usage": used, "content": [{"type": "text", "text": said}]})
     is_busy.unlink()

@@ -24,10 +24,10 @@ class GitServer:
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.port}/{name}"
 
-    def make(self, name: str) -> Path:
+    def make(self, name: str, object_format: str = "sha1") -> Path:
         """Make an empty repository that takes pushes."""
         path = self.root / name
-        git("init", "--quiet", "--bare", "--initial-branch=main", str(path))
+        git("init", "--quiet", "--bare", "--initial-branch=main", f"--object-format={object_format}", str(path))
         git("-C", str(path), "config", "http.receivepack", "true")
         return path
 

@@ -1,7 +1,9 @@
 """Imports teams from Iris's `teams.json` into our configuration, but none of their permissions."""
 
 import json
+import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -34,8 +36,11 @@ class TeamsImport:
     notes: tuple[str, ...]
 
 
-def read_teams(path: Path) -> TeamsImport:
-    """Read a file; raise `Broken` if it names no teams."""
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([A-Za-z_][A-Za-z0-9_]*))")
+
+
+def read_teams(path: Path, environ: Mapping[str, str]) -> TeamsImport:
+    """Read a file and put in the variables that its projects name; raise `Broken` if it names no teams, or a variable is missing."""
     try:
         document: object = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -47,13 +52,13 @@ def read_teams(path: Path) -> TeamsImport:
     if not isinstance(teams, dict) or not teams:
         raise Broken(f'`{path}` names no teams; write `{{"teams": {{"NAME": {{"project": "/…"}}}}}}`')
     processes, notes = _settings(document.get("settings"))
-    imported = tuple(_team(path, name, entry) for name, entry in cast("dict[str, object]", teams).items())
+    imported = tuple(_team(path, name, entry, environ) for name, entry in cast("dict[str, object]", teams).items())
     return TeamsImport(imported, processes, notes)
 
 
-def import_teams(config: Path, source: Path) -> TeamsImport:
+def import_teams(config: Path, source: Path, environ: Mapping[str, str] = os.environ) -> TeamsImport:
     """Add a file's teams to the configuration, all or none, and return them; existing `[processes]` settings stay."""
-    imported = read_teams(source)
+    imported = read_teams(source, environ)
     add_teams(config, {team.name: team.settings for team in imported.teams}, imported.processes)
     return imported
 
@@ -71,9 +76,32 @@ def _settings(section: object) -> tuple[dict[str, int], tuple[str, ...]]:
     return settings, tuple(notes)
 
 
-def _team(path: Path, name: str, entry: object) -> ImportedTeam:
+def _expanded(path: Path, name: str, project: str, environ: Mapping[str, str]) -> str:
+    """Return a project with the values of its variables: `$NAME`, `${NAME}` and `${NAME:-value if it is not set}`."""
+    missing: list[str] = []
+
+    def value(match: re.Match[str]) -> str:
+        variable = match[1] or match[3]
+        found = environ.get(variable) or match[2]
+        if found is None:
+            missing.append(variable)
+        return found or ""
+
+    expanded = _VARIABLE.sub(value, project)
+    if missing:
+        names = ", ".join(f"`{each}`" for each in dict.fromkeys(missing))
+        are = "are" if len(set(missing)) > 1 else "is"
+        raise Broken(
+            f"`{path}`: the project of team `{name}` names {names}, which {are} not set; set {'them' if are == 'are' else 'it'} first"
+        )
+    return expanded
+
+
+def _team(path: Path, name: str, entry: object, environ: Mapping[str, str]) -> ImportedTeam:
     team = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
     project = team.get("project") or team.get("path")
+    if isinstance(project, str):
+        project = _expanded(path, name, project, environ)
     if not isinstance(project, str) or not project.startswith("/"):
         raise Broken(f"`{path}`: team `{name}` has no `project`, or one that is no whole path")
     settings: dict[str, object] = {"project": project, "agent": LOCAL}

@@ -40,7 +40,9 @@ from curtainwall.runtime import HomeStores, SessionGate, SessionJournal, Session
 from curtainwall.runtime.gate.permits import permit_watch
 from curtainwall.teams.archive import Archive
 from curtainwall.teams.conversations import Conversations, KeeperRequests
+from curtainwall.teams.keeper_mail import KeeperMail
 from curtainwall.teams.pair_sessions import MessageHooks, PairSessions, talk_terms, team_cards
+from curtainwall.teams.pairs import Pair
 from curtainwall.teams.talk import OnWait, Talk
 from curtainwall.teams.tools import TeamToolPorts, team_refiners, team_runners
 from curtainwall.tools import NativeTools, Runner, ToolHub
@@ -115,7 +117,9 @@ async def open_gate(setup: Setup, runners: Mapping[str, Runner] | None = None, p
         hooks = user_hooks(setup.hooks, surroundings, setup.home, registry)
         incoming = IncomingMessages(registry, masker.mask_json, hooks)
         teams = _conversations(sessions, in_force, masker, incoming, hooks)
-        team_ports = TeamToolPorts(teams.talk, teams.requests, team_cards(setup.config), _wait_listener, masker.mask_json)
+        team_ports = TeamToolPorts(
+            teams.talk, teams.requests, team_cards(setup.config), _wait_listener, masker.mask_json, partial(_fork_pair, teams)
+        )
         from_teams: Mapping[str, Runner] = team_runners(team_ports) if setup.config.teams else {}
         refiners = team_refiners(team_ports) if setup.config.teams else None
         protection, shares = setup.policy.protection, Shares(share_limits(setup.config.sandboxes))
@@ -195,10 +199,18 @@ def _conversations(
     setup, config, registry = in_force.setup, in_force.config, sessions.registry
     message_hooks = MessageHooks(incoming.pass_hooks, partial(hooks.listens, "UserPromptSubmit"))
     model = partial(_model_of_new_sessions, setup.config, masker)
-    peers = PairSessions(registry, sessions.home, config, setup.policy.protection, model, message_hooks)
     archive = Archive(sessions.store.marks, registry.feed)
+    peers = PairSessions(registry, sessions.home, config, setup.policy.protection, model, message_hooks)
     talk = Talk(peers, registry.feed, registry.clock, talk_terms(setup.config), archive)
-    return Conversations(sessions, config, peers, talk, KeeperRequests(), archive)
+    mail = KeeperMail(sessions.store.marks, sessions.store.leases, registry.mint)
+    return Conversations(sessions, config, peers, talk, KeeperRequests(mail), archive)
+
+
+async def _fork_pair(teams: Conversations, session: SessionId, into: Pair) -> SessionId:
+    # Start-up time: the keeper loads the agents.
+    from curtainwall.teams.keeper import fork_pair
+
+    return await fork_pair(teams, session, into)
 
 
 async def _allow_more(registry: SessionRegistry, session: SessionId, kind: BudgetKind, more: float) -> float:

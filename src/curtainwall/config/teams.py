@@ -79,6 +79,9 @@ class PeersSection(Section):
     listen: Annotated[
         str, matches(r"(?:\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", "write an address and a port, as `127.0.0.1:8725`")
     ] = Field("127.0.0.1:8725", description="where `serve` offers the tools of teams over HTTP, if a team has a token")
+    project_roots: tuple[DirectoryName, ...] | None = Field(
+        None, alias="project-roots", description="the directories in which the projects of teams must lie; left out, anywhere"
+    )
     depth: Count = Field(4, description="through how many teams a question may go")
     threads: Count = Field(50, description="how many conversations one asker may have in use with one team at a time")
     compact_after: Count = Field(1_000, alias="compact-after", description="messages after which a conversation becomes a summary")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from curtainwall.facts.git.remotes import Remote, canonical_remotes
     from curtainwall.facts.git.revisions import paths_in_revision
     from curtainwall.facts.json_text import read_frame, read_json
-    from curtainwall.facts.paths import PathRoots, canonical_path, links_to
+    from curtainwall.facts.paths import PathRoots, canonical_path, links_to, require_no_url
     from curtainwall.facts.refusal import Unclear, quoted
     from curtainwall.facts.secrets.masks import Masker, Piece, StreamMasker, contains_mask, masked_excerpt, masks_in
     from curtainwall.facts.shell.commands import Redirect, Script, ShellCommand, parse_script
@@ -50,6 +50,7 @@ __all__ = [
     "quoted",
     "read_frame",
     "read_json",
+    "require_no_url",
     "scope_of_address",
     "writes_what_runs",
 ]

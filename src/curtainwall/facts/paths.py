@@ -10,6 +10,7 @@ continue, the remaining names are kept, as if nothing were there. The tool that 
 import ctypes
 import errno
 import os
+import re
 import stat
 import sys
 from contextlib import suppress
@@ -20,6 +21,7 @@ from typing import Final
 from curtainwall.facts.refusal import Unclear, quoted
 from curtainwall.model import is_beneath
 
+_URL: Final = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|file:[/\\])", re.IGNORECASE)
 _MAX_PATH = 4095
 _MAX_NAME = 255
 _MAX_LINKS = 40
@@ -78,6 +80,12 @@ def canonical_path(text: object, roots: PathRoots) -> str:
     if not roots.mounts and full.count("/") <= DEEPEST and _is_real(full, encoded):
         return full
     return _walk(full, roots)
+
+
+def require_no_url(text: str) -> None:
+    """Raise if an agent wrote a URL where a path belongs: as a path it would be relative, and a tool may read it as another place."""
+    if _URL.match(text):
+        raise Unclear(f"{quoted(text)} is a URL, not a path; write the path itself, as `/tmp/x`, or `./` before a name that looks like one")
 
 
 def links_to(path: str) -> tuple[str, ...]:

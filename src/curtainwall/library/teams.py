@@ -23,17 +23,16 @@ from curtainwall.model import (
     CurtainwallError,
     ExpireMessages,
     Mode,
+    NotFound,
     SessionId,
     SessionQuery,
     TurnFailed,
-    session_stream,
 )
 from curtainwall.operations.open import SessionSpec
 from curtainwall.runtime import Turns
 from curtainwall.session import SessionState
 from curtainwall.teams.callers import OutsideCaller, require_team
 from curtainwall.teams.chains import Chain
-from curtainwall.teams.keeper import KEEPER
 from curtainwall.teams.pairs import Pair, PairFigures, Shortage
 
 JsonObject = Mapping[str, JsonValue]
@@ -49,6 +48,8 @@ class TeamReply:
     text: str
     fault: str = ""
     """The name of the error, such as `AgentSilent` (docs/process-agents.md); the text describes it."""
+    partial: str = ""
+    """What the team's agent had said before it failed or was interrupted."""
     approvals: tuple[str, ...] = ()
     """The approvals that a human has to answer before the team continues, if the reply is `waiting`."""
     exhausted: tuple[str, ...] = ()
@@ -105,13 +106,40 @@ class Teams:
         """Return the outcomes of earlier messages."""
         return cast("Sequence[JsonObject]", (await self._call("reports", _arguments(team=team, handle=handle)))["reports"])
 
-    async def cancel(self, team: str, handle: str | None = None, *, thread: str = "") -> None:
-        """Withdraw a message, or stop the team's work on it."""
-        await self._call("cancel", _arguments(team=team, handle=handle, thread=thread))
+    async def cancel(self, team: str, handle: str | None = None, *, thread: str = "") -> str:
+        """Withdraw a message, or stop the team's work on it, and return its handle; by default, the newest without an answer."""
+        return str((await self._call("cancel", _arguments(team=team, handle=handle, thread=thread)))["handle"])
 
     async def fork(self, team: str, new_thread: str, *, thread: str = "") -> None:
         """Begin another conversation with this one's history."""
         await self._call("fork", _arguments(team=team, newThread=new_thread, thread=thread))
+
+    async def compact(self, team: str, instructions: str = "", *, thread: str = "") -> None:
+        """Ask for a summary in place of the older messages; whoever works for the team makes it."""
+        await self._call("compact", _arguments(team=team, instructions=instructions, thread=thread))
+
+    async def wake(self, team: str, *, thread: str = "") -> str:
+        """Get the team's agent ready in the process that works for the teams, and return what came of it."""
+        if self._turns is None and not self._has_keeper:
+            raise CommandRefused("no process works for the teams, so no agent can be got ready; `curtainwall serve` does")
+        return str((await self._call("wake", _arguments(team=team, thread=thread)))["status"])
+
+    async def sleep(self, team: str, *, thread: str = "") -> str:
+        """Stop the team's agent unless it is at work; the next message starts it again."""
+        if self._turns is None and not self._has_keeper:
+            self._session(team, thread)
+            return "asleep"
+        return str((await self._call("sleep", _arguments(team=team, thread=thread)))["status"])
+
+    async def archive(self, team: str, *, thread: str = "") -> str:
+        """Archive a conversation and free its space until the next message; return what was done."""
+        session, conversations = self._session(team, thread), self._wired.teams
+        if self._turns is None and not self._has_keeper:
+            # Start-up time: few programs archive.
+            from curtainwall.teams.storage import put_away
+
+            return await put_away(conversations, session)
+        return await conversations.requests.archive(session)
 
     def approvals(self, team: str, *, thread: str = "") -> tuple[str, ...]:
         """Return the open approvals in the conversation with a team and in those that it waits for, oldest first in each."""
@@ -149,6 +177,20 @@ class Teams:
         """Return the figures of every conversation, the most active first."""
         return self._wired.teams.talk.figures()
 
+    @property
+    def _has_keeper(self) -> bool:
+        """Tell whether another process works for the teams."""
+        mail = self._wired.teams.requests.mail
+        return mail is not None and mail.has_keeper
+
+    def _session(self, team: str, thread: str) -> SessionId:
+        """Return the session of a conversation; raise if there is none."""
+        require_team(team, self._wired.teams.config.now.teams)
+        session = self._wired.teams.talk.session_of(Pair(asker=self._caller.team, team=team, thread=thread))
+        if session is None:
+            raise NotFound(f"there is no such conversation with `{team}` yet; ask it something first")
+        return session
+
     async def _deliver(self, reply: TeamReply, thread: str) -> TeamReply:
         """If no agent works here, make the conversation accept what was sent, so that others can see that it waits there."""
         session = self._wired.teams.talk.session_of(Pair(asker=self._caller.team, team=reply.team, thread=thread))
@@ -166,7 +208,7 @@ class Teams:
         if answer.result is None:
             rules = ", ".join(f"`{rule}`" for rule in answer.verdict.because)
             raise CommandRefused(f"refused by {rules}: {answer.verdict.reason}")
-        value = answer.result.value
+        value = answer.result.value if answer.complete is None else answer.complete
         if isinstance(value, dict):
             return value
         raise TurnFailed(str(value))
@@ -189,8 +231,7 @@ def open_approvals(wired: GatedSessions, session: SessionId) -> tuple[str, ...]:
 
 def is_worked_on(wired: GatedSessions, session: SessionId) -> bool:
     """Tell whether a process works for the teams, or on this session."""
-    leases = wired.store.leases
-    return any(leases.owner(stream) is not None for stream in (KEEPER, session_stream(session)))
+    return wired.teams.peers.is_worked_on(session)
 
 
 @asynccontextmanager
@@ -228,7 +269,14 @@ def _reply(result: JsonObject) -> TeamReply:
     fault = str(result.get("fault") or "")
     further = tuple(_shortage(cast("JsonObject", item)) for item in cast("Sequence[JsonValue]", result.get("further") or ()))
     return TeamReply(
-        str(result["team"]), str(result["handle"]), str(result["status"]), str(text), fault, exhausted=short_of, further=further
+        str(result["team"]),
+        str(result["handle"]),
+        str(result["status"]),
+        str(text),
+        fault,
+        str(result.get("partial") or ""),
+        exhausted=short_of,
+        further=further,
     )
 
 

@@ -58,5 +58,7 @@ class PeerAnswer(Frozen):
     text: str
     fault: str = ""
     """The name of what went wrong, for programs; the text has it in words."""
+    partial: str = ""
+    """What the team's agent had said before its turn failed or was interrupted."""
     labels: tuple[LabelSource, ...] = ()
     usage: Usage = Usage()

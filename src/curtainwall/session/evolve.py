@@ -105,7 +105,8 @@ def apply(state: SessionState, event: AnyEvent) -> None:
     # The frequent come first: a case that does not fit costs time in every fold.
     match event:
         case TextStreamed():
-            pass
+            if state.peers and event.turn == state.turn:
+                state.partial += event.text
         case AgentSpoke():
             if event.turn != state.turn:
                 # Words that come late belong to their own turn, and answer nobody else.
@@ -113,7 +114,8 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             elif state.peers and event.ours:
                 state.notes = (*state.notes, event.text)
             elif state.peers:
-                state.spoken = event.text
+                state.spoken = f"{state.spoken}\n\n{event.text}" if state.spoken else event.text
+                state.partial = ""
         case MessageAccepted():
             state.totals.messages += 1
             if event.role == "human":
@@ -128,12 +130,12 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             taken = frozenset(event.messages)
             state.queue = tuple(message for message in state.queue if message not in taken)
             state.turn_messages, state.turn_began = event.messages, state.spent.copy()
-            state.spoken, state.notes = "", ()
+            state.spoken, state.partial, state.notes = "", "", ()
         case TurnEnded():
             advance(state, event)
             if not state.turn_waits:
                 state.turn_messages, state.turn_began = (), None
-                state.spoken, state.notes = "", ()
+                state.spoken, state.partial, state.notes = "", "", ()
         case CallRequested():
             state.totals.calls += 1
             advance(state, event)

@@ -166,14 +166,17 @@ def answers(
     events: list[AnyEvent] = []
     # Our notes may name what an agent named: files that it left behind, or what it said when it failed.
     notes = () if rules is None else state.notes
+    is_done = status is TurnStatus.DONE
+    partial = "" if rules is None or is_done else "\n\n".join(filter(None, (state.spoken, state.partial)))
     for message in state.turn_messages:
         peer = state.peers.get(message)
         if peer is not None and message not in state.owed:
             answer = PeerAnswer(
                 message=message,
                 status=_ENDS[status],
-                text="\n\n".join(filter(None, (*notes, state.spoken if status is TurnStatus.DONE else words))),
+                text="\n\n".join(filter(None, (*notes, state.spoken if is_done else words))),
                 fault=fault,
+                partial=partial,
                 labels=tuple(state.labels.values()),
                 usage=_used(state),
             )
@@ -274,7 +277,7 @@ def _leaving(state: SessionState, peer: Peer, answer: PeerAnswer, rules: Rules |
     verdict = policy.judge(rules.policy, _subject(ANSWER, peer.team), state.facts)
     if answer.status is not PeerStatus.DONE and verdict.effect is not Effect.ALLOW:
         # An agent chooses the words in which it fails as it chooses those of an answer.
-        reply = answer.model_copy(update={"text": f"{_UNTOLD[answer.status]} ({verdict.reason})", "labels": ()})
+        reply = answer.model_copy(update={"text": f"{_UNTOLD[answer.status]} ({verdict.reason})", "partial": "", "labels": ()})
         return PeerAnswered(at=moment.at, peer=peer, answer=reply)
     match verdict.effect:
         case Effect.ALLOW:

@@ -155,6 +155,9 @@ class SessionState(OpenWork):
     turn_messages: tuple[MessageId, ...] = ()
     turn_began: Spent | None = None
     spoken: str = ""
+    """Everything that the agent has said in this turn, if a team asked."""
+    partial: str = ""
+    """What it has said since, of a message that is not complete."""
     notes: tuple[str, ...] = ()
     """What we had to say about the agent in this turn, which goes out with its answer."""
     compacted_at: int = 0

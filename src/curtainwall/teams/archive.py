@@ -81,11 +81,11 @@ class ConversationTotals:
             self._take(recorded.event)
             self.cursor = recorded.seq
 
-    def figures(self, pair: Pair, session: SessionId, now: Millis, archive_after: Millis) -> PairFigures:
+    def figures(self, pair: Pair, session: SessionId, now: Millis, archive_after: Millis, *, is_put_away: bool = False) -> PairFigures:
         """Return the figures as they are at a time."""
         created, used = (self.created, self.used) if self.cursor else (now, now)
         open_messages = [message for message, until in self.waiting.items() if until is None or until > now]
-        is_old = now - used > archive_after and not open_messages
+        is_old = (is_put_away or now - used > archive_after) and not open_messages
         status: PairStatus = "archived" if is_old else "compact-pending" if self.is_pending else "active"
         short_of = tuple(sorted(self.used_up)) if open_messages else ()
         return PairFigures(pair, session, created, used, self.messages, len(open_messages), self.tokens, self.dollars, status, short_of)
@@ -146,6 +146,9 @@ _MUCH: Final = 100
 """How many new entries must be read before the totals are stored again."""
 
 
+_PUT_AWAY: Final = "teams put away"
+
+
 class ArchivedLog(NamedTuple):
     """A log that was read up to `head`, in which nothing waits; it has no figures if no pair leads to it any more."""
 
@@ -161,6 +164,15 @@ class Archive:
     def __init__(self, marks: Marks, feed: Feed) -> None:
         self._marks = marks
         self._feed = feed
+
+    async def put_away(self, session: SessionId) -> None:
+        """Count a conversation as archived until its log grows again, however recently it was used."""
+        await self._marks.set(_PUT_AWAY, {session: str(self._feed.head(session_stream(session)))})
+
+    def is_put_away(self, session: SessionId) -> bool:
+        """Tell whether somebody has put a conversation away and nothing has happened in it since."""
+        mark = self._marks.get(_PUT_AWAY, session)
+        return mark is not None and mark == str(self._feed.head(session_stream(session)))
 
     def at_rest(self) -> Mapping[str, Millis]:
         """Return the sessions in which nothing waited when they were read, each with its last change at that time."""

@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 from curtainwall.config.schema import ActiveConfig
 from curtainwall.model import SessionId, TryLater
 from curtainwall.operations.sessions import Sessions
 from curtainwall.teams.archive import Archive
+from curtainwall.teams.keeper_mail import KeeperAction, KeeperMail
 from curtainwall.teams.pair_sessions import PairSessions
-from curtainwall.teams.pairs import Pair
 from curtainwall.teams.talk import Talk
 
 
@@ -19,16 +18,16 @@ from curtainwall.teams.talk import Talk
 class KeeperRequest:
     """A request concerning a session's agent, and the future that gets its result."""
 
-    what: Literal["wake", "sleep", "fork"]
+    what: KeeperAction
     session: SessionId
-    into: Pair | None
     result: "asyncio.Future[str]"
 
 
 class KeeperRequests:
-    """The queue of requests to the keeper, in one process."""
+    """The queue of requests to the keeper, in one process. Where no agent works, they go to the keeper's process by mail."""
 
-    def __init__(self) -> None:
+    def __init__(self, mail: KeeperMail | None = None) -> None:
+        self.mail = mail
         self._queue: asyncio.Queue[KeeperRequest] = asyncio.Queue()
         self._open: set[asyncio.Future[str]] = set()
         self._takers = 0
@@ -41,9 +40,9 @@ class KeeperRequests:
         """Stop a session's agent, and return its status."""
         return await self._request("sleep", session)
 
-    async def fork(self, session: SessionId, into: Pair) -> SessionId:
-        """Open another conversation that starts with the history of this one."""
-        return SessionId(await self._request("fork", session, into))
+    async def archive(self, session: SessionId) -> str:
+        """Stop a session's agent, free the space of its conversation until the next message, and return what was done."""
+        return await self._request("archive", session)
 
     @asynccontextmanager
     async def taking(self) -> AsyncGenerator["asyncio.Queue[KeeperRequest]"]:
@@ -56,11 +55,13 @@ class KeeperRequests:
             if not self._takers:
                 self._refuse_all()
 
-    async def _request(self, what: Literal["wake", "sleep", "fork"], session: SessionId, into: Pair | None = None) -> str:
+    async def _request(self, what: KeeperAction, session: SessionId) -> str:
+        if not self._takers and self.mail is not None and self.mail.has_keeper:
+            return await self.mail.request(what, session)
         if not self._takers:
             raise TryLater("this process lets no agent work; ask where one does, as `curtainwall serve` or `curtainwall mcp`")
         result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait(KeeperRequest(what, session, into, result))
+        self._queue.put_nowait(KeeperRequest(what, session, result))
         self._open.add(result)
         result.add_done_callback(self._open.discard)
         return await result

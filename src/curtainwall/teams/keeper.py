@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 
@@ -29,9 +28,10 @@ from curtainwall.operations.fork import fork
 from curtainwall.runtime import Turns
 from curtainwall.teams.archive import ArchivedLog
 from curtainwall.teams.conversations import Conversations, KeeperRequest
+from curtainwall.teams.keeper_mail import KEEPER, NEWS
 from curtainwall.teams.pairs import Pair
+from curtainwall.teams.storage import free_space, put_away
 
-KEEPER = StreamId("keeper:teams")
 _LOG = logging.getLogger(__name__)
 _INBOX = "inbox:"
 _MANY = 100_000
@@ -59,7 +59,8 @@ class Keeper:
         """Run the teams' sessions and serve requests until the context ends."""
         jobs = {
             "keeper": self._keep(),
-            "wishes": self._serve_requests(),
+            "requests": self._serve_requests(),
+            "mail": self._serve_mail(),
             "warming": self._warm(),
             "rousing": self._rouse(),
             "budgets": self._settle(),
@@ -143,7 +144,10 @@ class Keeper:
                 # Each such log is read once, from its beginning; current requests come first.
                 await asyncio.sleep(0)
                 with suppress(CurtainwallError):
-                    read += self._inspect(row)
+                    new = list(self._inspect(row))
+                    read += new
+                    if any(rest.figures is not None for rest in new):
+                        await free_space(self._conversations, row.session)
             if len(read) >= _AT_ONCE:
                 await archive.keep(read)
                 read.clear()
@@ -207,12 +211,9 @@ class Keeper:
                         request.result.set_result(reply)
 
     async def _serve(self, request: KeeperRequest) -> str:
-        if request.what == "fork":
-            return await self._fork(request)
-        if not self.is_keeping:
-            owner = self._conversations.sessions.store.leases.owner(KEEPER)
-            who = f"process {owner.pid}" if owner is not None and owner.pid != os.getpid() else "another process"
-            return f"{who} works for the teams; it wakes an agent for each message, and lets an idle one go by itself"
+        mail = self._conversations.requests.mail
+        if not self.is_keeping and mail is not None and mail.has_keeper:
+            return await mail.request(request.what, request.session)
         if request.what == "wake":
             self._take_up(request.session)
             return await self._agents.wake(request.session)
@@ -222,20 +223,35 @@ class Keeper:
             raise CommandRefused("its agent is at work; it rests by itself when it is done, and `cancel` stops it")
         await self._turns.leave(request.session)
         await self._agents.sleep(request.session)
-        return "asleep"
+        return "asleep" if request.what == "sleep" else await put_away(self._conversations, request.session)
 
-    async def _fork(self, request: KeeperRequest) -> str:
-        registry, into = self._conversations.sessions.registry, request.into
-        assert into is not None
-        if self._conversations.sessions.store.index.session_at(into.route) is not None:
-            raise CommandRefused(f"there is a conversation `{into}` already; choose another name")
-        self._conversations.peers.require_room(into)
-        forked = await fork(
-            self._conversations.sessions, request.session, local_user(), str(into), self._conversations.peers.limits_of(into.team)
-        )
-        if await registry.bind(into.route, forked.session, SYSTEM) != forked.session:
-            raise CommandRefused(f"somebody else began the conversation `{into}` meanwhile; the fork is session `{forked.session}`")
-        return forked.session
+    async def _serve_mail(self) -> None:
+        """Serve the requests that come from other processes, while this one works for the teams."""
+        mail = self._conversations.requests.mail
+        if mail is None:
+            return
+        await self._has_lease.wait()
+        async with self._conversations.sessions.store.log.watch(lambda name: name == NEWS) as changes:
+            async for _ in changes:
+                for request in mail.waiting() if self.is_keeping else ():
+                    result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+                    try:
+                        reply, is_refused = await self._serve(KeeperRequest(request.what, request.session, result)), False
+                    except CurtainwallError as fault:
+                        reply, is_refused = str(fault), True
+                    with suppress(CurtainwallError):
+                        await mail.answer(request, reply, is_refused=is_refused)
+
+
+async def fork_pair(conversations: Conversations, session: SessionId, into: Pair) -> SessionId:
+    """Open another conversation that starts with the history of this one."""
+    if conversations.sessions.store.index.session_at(into.route) is not None:
+        raise CommandRefused(f"there is a conversation `{into}` already; choose another name")
+    conversations.peers.require_room(into)
+    forked = await fork(conversations.sessions, session, local_user(), str(into), conversations.peers.limits_of(into.team))
+    if await conversations.sessions.registry.bind(into.route, forked.session, SYSTEM) != forked.session:
+        raise CommandRefused(f"somebody else began the conversation `{into}` meanwhile; the fork is session `{forked.session}`")
+    return forked.session
 
 
 def _is_inbox(name: StreamId) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from curtainwall.config.schema import ActiveConfig, Config
 from curtainwall.config.teams import TeamSection
-from curtainwall.facts import PathRoots, Unclear, canonical_path
+from curtainwall.facts import PathRoots, Unclear, canonical_path, is_beneath
 from curtainwall.host.home import Home
 from curtainwall.model import (
     NO_LIMIT,
@@ -44,6 +44,8 @@ from curtainwall.operations.open import begin_once
 from curtainwall.policy import Protection
 from curtainwall.runtime import SessionRegistry
 from curtainwall.session import SessionState, Spent, may_receive, refusal_text, require_no_cycle
+from curtainwall.teams.archive import Archive
+from curtainwall.teams.keeper_mail import KEEPER
 from curtainwall.teams.pairs import Pair
 
 _SHARED = (BudgetKind.TOKENS, BudgetKind.DOLLARS)
@@ -177,6 +179,7 @@ class PairSessions:
         hooks: MessageHooks,
     ) -> None:
         self._registry = registry
+        self._archive = Archive(registry.stores.marks, registry.feed)
         self._home = home
         self._config = config
         self._protection = protection
@@ -199,6 +202,9 @@ class PairSessions:
                 self.require_room(pair)
                 session = await self._open(pair, workspace)
             place = self._opened[pair] = Place(session=session, workspace=workspace, mode=self._team(pair.team).mode)
+        else:
+            # The configuration may have changed since.
+            self._require_root(pair.team, place.workspace.path)
         if self._is_limited(pair.team):
             await self.budgets.share(place.session, self._threads(pair))
         await self._hooks.run(place.session, place, text)
@@ -225,13 +231,15 @@ class PairSessions:
             return
         peers = self._config.now.peers
         since = self._registry.clock.now() - peers.archive_after * 1000
-        threads = sorted(it.thread for it, _ in self._pairs(pair.asker, since) if it.team == pair.team)
+        pairs = self._pairs(pair.asker, since)
+        threads = sorted(it.thread for it, session in pairs if it.team == pair.team and not self._archive.is_put_away(session))
         if len(threads) >= peers.threads:
             named = ", ".join(f"`{thread}`" for thread in threads[:_NAMED] if thread)
             go_on = f"go on without `thread`{f', or in one as {named}' if named else ''}"
             raise CommandRefused(
                 f"`{pair.asker}` has {len(threads)} conversations with team `{pair.team}`, and no more may be in use at a time; {go_on}, "
-                "or let a human delete one (`curtainwall teams list`, `curtainwall sessions delete ID`) or allow more (`peers.threads`)"
+                "or let a human archive one (`curtainwall teams list`, `curtainwall teams archive TEAM --thread NAME`) or allow more "
+                "(`peers.threads`)"
             )
 
     async def found(self, pair: Pair) -> SessionId:
@@ -239,9 +247,11 @@ class PairSessions:
         return await self._open(pair, self.workspace_of(pair.team))
 
     def at_hand(self, pair: Pair) -> SessionId | None:
-        """Return a pair's session if a message can be sent to it at once: nothing to open, no shared budget, no hooks to run."""
+        """Return a pair's session if a message can be sent to it at once: nothing to open, to count, to check or to run before."""
         place = self._open_place(pair)
-        return None if place is None or self._is_limited(pair.team) or self._hooks.any_hooks(place) else place.session
+        if place is None or self._is_limited(pair.team) or not self._lies_in_roots(place.workspace.path):
+            return None
+        return None if self._hooks.any_hooks(place) else place.session
 
     async def answer(self, session: SessionId, message: MessageId, finish: Finish) -> PeerAnswer:
         """Return the answer to a message once it is durable, together with what finishes the call that waited for it."""
@@ -321,11 +331,30 @@ class PairSessions:
         except (Unclear, OSError) as fault:
             why = fault.message if isinstance(fault, Unclear) else (fault.strerror or str(fault)).lower()
             raise CommandRefused(f"team `{team}` has no project: `{written}`: {why}; correct `teams.{team}.project`") from None
+        self._require_root(team, real)
         workspace = Workspace(path=real, own=False)
         conflict = self._protection.conflict(workspace)
         if conflict is not None or not readable:
             raise CommandRefused(f"team `{team}` cannot work in `{real}`: it contains or lies in the protected path `{conflict}`")
         return workspace
+
+    def _require_root(self, team: str, real: str) -> None:
+        """Raise if a project, by its real path, lies outside the directories in which teams may have theirs."""
+        if not self._lies_in_roots(real):
+            raise CommandRefused(f"team `{team}` cannot work in `{real}`: it lies in none of `peers.project-roots`")
+
+    def _lies_in_roots(self, real: str) -> bool:
+        roots = self._config.now.peers.project_roots
+        for root in roots or ():
+            with suppress(Unclear):
+                if is_beneath(real, canonical_path(str(Path(root).expanduser()), PathRoots(workspace="/", home="/"))):
+                    return True
+        return roots is None
+
+    def is_worked_on(self, session: SessionId) -> bool:
+        """Tell whether a process works for the teams, or on this session."""
+        leases = self._registry.stores.leases
+        return any(leases.owner(stream) is not None for stream in (KEEPER, session_stream(session)))
 
     def limits_of(self, team: str) -> Limits:
         """Return what one asker may use of a team."""

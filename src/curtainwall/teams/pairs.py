@@ -102,8 +102,19 @@ class TeamExchange:
     """The turn that took it up."""
     exhausted: tuple[BudgetKind, ...] = ()
     """The used-up budgets that stop the work on it."""
+    waits_for_human: bool = False
+    """A human has to answer an ask before the work on it goes on."""
+    is_worked_on: bool = True
+    """Some process works for the team."""
     further: tuple[Shortage, ...] = ()
     """The shortages of the teams that this one has asked in turn and waits for."""
+
+    @property
+    def status(self) -> str:
+        """Return its state as others are told it: `working` only if somebody works on it now."""
+        if self.state != "working":
+            return self.state
+        return "waiting" if self.waits_for_human else "working" if self.is_worked_on else "begun"
 
     @property
     def is_open(self) -> bool:

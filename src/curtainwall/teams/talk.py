@@ -175,8 +175,9 @@ class Talk:
             # The log is not the one that was read: it was deleted, or only partly recovered.
             totals = ConversationTotals()
         totals.read(self._feed, session)
-        figures = totals.figures(pair, session, now, after)
-        if figures.status != "archived":
+        is_put_away = self._archived.is_put_away(session)
+        figures = totals.figures(pair, session, now, after, is_put_away=is_put_away)
+        if figures.status != "archived" or is_put_away:
             self.sums[session] = totals
         return figures
 
@@ -185,8 +186,9 @@ class Talk:
         working = [it for it in rows if it.state == "working"]
         if working:
             further = Chain(self._feed, team, session).further()
+            waits, is_worked_on = bool(self.peers.state(session).approvals), self.peers.is_worked_on(session)
             for it in working:
-                it.further = further
+                it.further, it.waits_for_human, it.is_worked_on = further, waits, is_worked_on
         return rows
 
     async def _report_waiting(self, tell: OnWait, pair: Pair) -> None:

@@ -107,12 +107,12 @@ class CallCompletion:
     def finish(self, answer: PeerAnswer) -> FinishCall | None:
         """Return the outcome of the call, and remember it."""
         permit = self._call.permit
-        if permit is None or _size(answer.text) > _SMALL:
+        if permit is None or _size(answer.text) + _size(answer.partial) > _SMALL:
             return None
-        words = str(self._masked(answer.text))
-        if _size(words) > 2 * _SMALL:
+        masked = answer.model_copy(update={name: str(self._masked(getattr(answer, name))) for name in ("text", "partial")})
+        if _size(masked.text) + _size(masked.partial) > 2 * _SMALL:
             return None
-        value = _value(self._call.team, answer, words)
+        value = _value(self._call.team, masked)
         self.logged = result = ToolResult(ok=answer.status is PeerStatus.DONE, value=value, is_logged=True)
         return FinishCall(by=SYSTEM, call=permit.call, permit=permit.permit, ok=result.ok, result=Payload(inline=value))
 
@@ -132,7 +132,7 @@ def message_result(team: str, result: AskResult, short: Sequence[Shortage] = (),
             value |= shortages_json(short, own)
             return ToolResult(ok=True, value={**value, "note": "; ".join((*map(str, short), later))})
         return ToolResult(ok=True, value={**value, "note": f"the team has not answered yet; {later}"})
-    return ToolResult(ok=result.answer.status is PeerStatus.DONE, value=_value(team, result.answer, result.answer.text))
+    return ToolResult(ok=result.answer.status is PeerStatus.DONE, value=_value(team, result.answer))
 
 
 def shortages_json(short: Sequence[Shortage], own: SessionId | None) -> dict[str, JsonValue]:
@@ -142,10 +142,15 @@ def shortages_json(short: Sequence[Shortage], own: SessionId | None) -> dict[str
     return {**({"exhausted": [*own_kinds]} if own_kinds else {}), **({"further": further} if further else {})}
 
 
-def _value(team: str, answer: PeerAnswer, text: str) -> dict[str, JsonValue]:
+def _value(team: str, answer: PeerAnswer) -> dict[str, JsonValue]:
+    return {"team": team, "handle": answer.message, "status": answer.status.value, **_words(answer)}
+
+
+def _words(answer: PeerAnswer) -> dict[str, JsonValue]:
+    """Return the answer's text under its name, with the fault and what was said before it."""
     fault: dict[str, JsonValue] = {"fault": answer.fault} if answer.fault else {}
-    key = "answer" if answer.status is PeerStatus.DONE else "reason"
-    return {"team": team, "handle": answer.message, "status": answer.status.value, **fault, key: text}
+    partial: dict[str, JsonValue] = {"partial": answer.partial} if answer.partial else {}
+    return {**fault, "answer" if answer.status is PeerStatus.DONE else "reason": answer.text, **partial}
 
 
 Runner = Callable[[Prepared, CallPermitted, Place], Awaitable[ToolResult]]
@@ -161,6 +166,7 @@ class TeamToolPorts:
     teams: Mapping[str, TeamCard]
     teller: Callable[[], OnWait | None]
     masked: Callable[[JsonValue], JsonValue]
+    fork: Callable[[SessionId, Pair], Awaitable[SessionId]]
 
 
 def team_runners(ports: TeamToolPorts) -> Mapping[str, Runner]:
@@ -233,7 +239,7 @@ def team_runners(ports: TeamToolPorts) -> Mapping[str, Runner]:
 
     async def fork(call: TeamCall) -> ToolResult:
         into = call.pair._replace(thread=call.text("newThread"))
-        await keeper.fork(call.session(talk), into)
+        await ports.fork(call.session(talk), into)
         return ToolResult(ok=True, value={"team": call.team, "thread": into.thread, "status": "forked"})
 
     async def answer(prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
@@ -329,10 +335,8 @@ def exchange_json(exchange: TeamExchange) -> dict[str, JsonValue]:
     if exchange.state == "expired":
         return {**value, "status": exchange.state, "reason": "its time was over before the team came to it"}
     if exchange.answer is None or exchange.answered is None:
-        return {**value, "status": exchange.state}
-    key = "answer" if exchange.answer.status is PeerStatus.DONE else "reason"
-    fault: dict[str, JsonValue] = {"fault": exchange.answer.fault} if exchange.answer.fault else {}
-    return {**value, "status": exchange.answer.status.value, **fault, "answered": _time(exchange.answered), key: exchange.answer.text}
+        return {**value, "status": exchange.status}
+    return {**value, "status": exchange.answer.status.value, "answered": _time(exchange.answered), **_words(exchange.answer)}
 
 
 def _time(at: Millis) -> str:

@@ -19,6 +19,7 @@ from curtainwall.facts import (
     contains_mask,
     holds_what_runs,
     quoted,
+    require_no_url,
     writes_what_runs,
 )
 from curtainwall.facts.secrets.names import is_secret_key
@@ -242,6 +243,7 @@ def _roles(meaning: Meaning, arguments: Mapping[str, JsonValue]) -> tuple[Role, 
 
 
 def _read_path(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
+    require_no_url(text)
     scene = reading.scene(meaning)
     path = canonical_path(text, scene) if meaning.follows else _canonical_entry(text, scene)
     # We cannot know what a server does with a directory.

@@ -37,6 +37,7 @@ def fault_in(turned: Turned) -> object:
     [
         (fake_claude.HANGS, AgentSilent, "no sign of life for 3 seconds"),
         (fake_claude.GARBAGE, AgentGarbled, "Segmentation fault 0"),
+        (fake_claude.BREAKS, AgentGarbled, 'a line of broken JSON and was ended: {"type":"result"'),
         (fake_claude.LEAVES, NoAnswer, "ended without an answer"),
         (fake_claude.CRASHES, AgentCrashed, "exit code 139"),
         (fake_claude.ERRS, AgentErred, "it was too much"),
@@ -210,5 +211,42 @@ def test_a_process_that_dies_while_nobody_needs_it_is_not_missed(short_path: Pat
             running.process.kill()
             await until(lambda: not running.is_alive)
             assert (await rig.say(session, "second")).text == "message 2: second"
+
+    run(scenario())
+
+
+@covers("process.another-name")
+@pytest.mark.parametrize("words", [fake_claude.RENAMES, fake_claude.MOVES])
+@pytest.mark.parametrize("before", [(), ("first",)])
+def test_an_agent_that_calls_the_conversation_by_another_name_loses_nothing(
+    short_path: Path, fake: Path, words: str, before: tuple[str, ...]
+) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake) as rig:
+            session = await rig.open()
+            for text in before:
+                await rig.say(session, text)
+                # What follows is said to a process that resumes the conversation.
+                await rig.agent.sleep(session)
+            assert (await rig.say(session, words)).text == f"message {len(before) + 1}: {words}"
+            assert (await rig.say(session, "second")).text == f"message {len(before) + 2}: second"
+            await rig.agent.sleep(session)
+            assert (await rig.say(session, "third")).text == f"message {len(before) + 3}: third"
+            assert rig.standing(session).state == "kept"
+            assert (rig.standing(session).conversation == fake_claude.OTHER_NAME) == (words == fake_claude.MOVES)
+
+    run(scenario())
+
+
+@covers("process.another-name")
+def test_an_agent_that_begins_another_conversation_is_told_what_was_said(short_path: Path, fake: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake) as rig:
+            session = await rig.open()
+            await rig.say(session, "first")
+            await rig.agent.sleep(session)
+            forgotten = await rig.say(session, fake_claude.FORGETS)
+            assert "the agent's conversation is lost" in forgotten.text
+            assert "message 1: first" in forgotten.text, "it is told again"
 
     run(scenario())

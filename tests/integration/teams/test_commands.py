@@ -57,6 +57,65 @@ def test_the_second_answer_knows_the_first_and_nobody_else_does(program: Program
     assert "done: which port?" in history
 
 
+@covers("teams.looked-after-from-the-command-line")
+def test_conversations_are_looked_after_from_the_command_line(program: Program) -> None:
+    with upstream_beside() as server:
+        write(program, f'[peers]\nthreads = 2\n[models.local]\nurl = "{server.url}/v1"\nkey = "{KEY}"\n', "frontend", "backend")
+        server.will(*(Says((f"answer {number}",)) for number in range(9)))
+        ask = ("teams", "ask", "--timeout", "1m", "backend")
+        program(*ask, "first")
+        assert program("teams", "fork", "backend", "copy").stdout == "forked: copy\n"
+        assert "already" in program("teams", "fork", "backend", "copy", fails=True).stderr
+        program(*ask, "--thread", "copy", "what do you know?")
+        assert "first" in seen(server.asked[-1].body)
+        refused = program(*ask, "--thread", "third", "hello?", fails=True)
+        assert "curtainwall teams archive TEAM --thread NAME" in refused.stderr
+        assert program("teams", "archive", "backend", "--thread", "copy").stdout == "archived\n"
+        program(*ask, "--thread", "third", "hello?")
+        handle = program.json("teams", "send", "backend", "never mind")["handle"]
+        assert "a message is open in it" in program("teams", "archive", "backend", fails=True).stderr
+        assert [it["status"] for it in program.json("teams", "history", "backend")] == ["done", "queued"]
+        assert program.json("teams", "cancel", "backend") == {"team": "backend", "handle": handle, "status": "cancelled"}
+        assert "nothing is open" in program("teams", "cancel", "backend", fails=True).stderr
+        assert [it["status"] for it in program.json("teams", "history", "backend")] == ["done", "withdrawn"]
+        compacted = program("teams", "compact", "backend", "keep", "the", "names")
+        assert compacted.stdout == "compact-pending\n"
+        assert "nobody works for the teams now" in compacted.stderr
+
+        def listed(*words: str) -> list[tuple[str, str]]:
+            rows = program.json("teams", "list", *words)["conversations"]
+            return sorted((row["thread"], row["status"]) for row in rows)
+
+        assert listed() == [("", "compact-pending"), ("copy", "archived"), ("third", "active")]
+        assert listed("--status", "archived") == [("copy", "archived")]
+        assert listed("--status", "open") == listed("--from", "frontend") == listed("--team", "frontend") == []
+        assert len(listed("--from", "nobody", "--team", "backend")) == 3
+        assert "there is no team `x`" in program("teams", "list", "--team", "x", fails=True).stderr
+
+
+@covers("teams.long-answers")
+def test_a_long_answer_is_printed_in_full(program: Program) -> None:
+    text = "".join(f"line {number} of many\n" for number in range(3_000)).strip()
+    assert len(text) > 50_000
+    with upstream_beside() as server:
+        write(program, f'[models.local]\nurl = "{server.url}/v1"\nkey = "{KEY}"\n', "backend")
+        server.will(Says((text,)), Says((text,)))
+        ask = ("teams", "ask", "--timeout", "1m", "backend", "tell me everything")
+        assert program(*ask).stdout == f"{text}\n"
+        answer = program.json(*ask)
+    assert (answer["status"], answer["text"]) == ("done", text)
+    assert [each["answer"] for each in program.json("teams", "history", "backend")] == [text, text]
+
+
+def test_an_empty_name_of_an_asker_is_an_error(program: Program) -> None:
+    write(program, "", "backend")
+    for words in (("ask", "backend", "hi"), ("send", "backend", "hi"), ("history", "backend")):
+        refused = program("teams", *words, "--from", " ", fails=True)
+        assert refused.returncode == 2
+        assert "the name of the team is empty" in refused.stderr
+        assert not refused.stdout
+
+
 @covers("teams.a-timeout-loses-nothing")
 def test_a_notice_waits_for_whoever_works_next_and_a_late_answer_for_whoever_looks(program: Program) -> None:
     with upstream_beside() as server:

@@ -12,7 +12,7 @@ import pytest
 from curtainwall import open_teams
 from curtainwall.compose.sessions import Parts
 from curtainwall.library.teams import Teams
-from curtainwall.model import Batch, BudgetKind, HistoryCompacted, RaiseBudget, StreamId, TurnStarted
+from curtainwall.model import Batch, BudgetKind, CommandRefused, HistoryCompacted, NotFound, RaiseBudget, StreamId, TurnStarted
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
@@ -165,6 +165,53 @@ def test_a_fault_is_told_by_its_name_in_bounded_time_and_the_pair_works_again(
             assert failed.status == "failed"
             assert told in failed.text
             assert (await teams.ask("backend", "third", wait=60)).text == "message 3: third"
+
+    run(story())
+
+
+@covers("teams.archiving-frees-space", "teams.looked-after-from-the-command-line")
+def test_an_archived_conversation_takes_less_space_and_goes_on_with_the_next_message(short_home: TeamHome, fake: Path) -> None:
+    def states() -> list[str]:
+        return sorted(path.name for path in short_home.home.glob("sessions/*/state*") if path.is_file() or any(path.iterdir()))
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            assert (await teams.ask("backend", "first " * 1_000, wait=60)).status == "done"
+            (figures,) = teams.figures()
+            assert (figures.status, states()) == ("active", ["state"])
+            assert "bytes were freed" in await teams.archive("backend")
+            (figures,) = teams.figures()
+            assert (figures.status, states()) == ("archived", ["state.tar.xz"])
+            assert on_disk(wired_of(teams).teams)[0].standing.state == "kept"
+        async with open_teams() as teams:
+            assert (await teams.ask("backend", "second", wait=60)).text == "message 2: second"
+            (figures,) = teams.figures()
+            assert (figures.status, states()) == ("active", ["state"])
+        async with open_teams(works=False) as teams:
+            assert await teams.sleep("backend") == "asleep"
+            assert "bytes were freed" in await teams.archive("backend")
+            with pytest.raises(CommandRefused, match="no process works for the teams"):
+                await teams.wake("backend")
+            with pytest.raises(NotFound, match="no such conversation"):
+                await teams.archive("backend", thread="none")
+
+    run(story())
+
+
+@covers("teams.all-of-a-reply", "teams.long-answers")
+def test_every_text_of_a_reply_reaches_the_asker_also_from_a_turn_that_fails(short_home: TeamHome, fake: Path) -> None:
+    async def story() -> None:
+        async with open_teams() as teams:
+            whole = await teams.ask("backend", fake_claude.SPLITS, wait=60)
+            assert whole.text == f"first part\n\nsecond part\n\nmessage 1: {fake_claude.SPLITS}"
+            failed = await teams.ask("backend", fake_claude.BREAKS, wait=60)
+            assert (failed.status, failed.fault, failed.partial) == ("failed", "AgentGarbled", "half an ")
+            assert "broken JSON" in failed.text
+            long = await teams.ask("backend", "x" * 40_000, wait=60)
+            assert (long.status, len(long.text)) == ("done", len("message 3: ") + 40_000)
+            (report,) = await teams.reports("backend", handle=failed.handle)
+            assert report["partial"] == "half an "
+            assert len(await teams.history("backend")) == 3
 
     run(story())
 

@@ -43,6 +43,25 @@ def test_a_thread_is_a_conversation_of_its_own_and_a_fork_begins_with_what_was_k
     run(story())
 
 
+@covers("teams.project-roots")
+def test_a_project_outside_of_the_allowed_directories_is_refused_also_behind_a_link(team_home: TeamHome) -> None:
+    team_home.more += f'[peers]\nproject-roots = ["{team_home.scratch}/projects/inside"]\n'
+    (team_home.project("inside") / "link").symlink_to(team_home.project("outside"))
+    script = team_home.script("inside", json.dumps({"text": "here"}))
+    team_home.write(inside=script, outside=script)
+    config = team_home.home / "config.toml"
+    config.write_text(f'{config.read_text()}[teams.linked]\nproject = "{team_home.scratch}/projects/inside/link"\nmodel = "{script}"\n')
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            assert (await teams.ask("inside", "where are you?")).text == "here"
+            for team in ("outside", "linked"):
+                with pytest.raises(TurnFailed, match="it lies in none of `peers.project-roots`"):
+                    await teams.ask(team, "where are you?")
+
+    run(story())
+
+
 @covers("teams.who-may-ask")
 def test_a_team_refuses_an_asker_with_the_rule_and_opens_nothing(team_home: TeamHome) -> None:
     rule = team_home.scratch / "own.cedar"

@@ -28,11 +28,11 @@ def server(machine: Machine) -> Generator[GitServer]:
         yield made
 
 
-def filled(server: GitServer, name: str, tmp_path: Path) -> Path:
+def filled(server: GitServer, name: str, tmp_path: Path, object_format: str = "sha1") -> Path:
     """Make a repository on the server with one commit, and return a clone to push more from."""
-    server.make(name)
+    server.make(name, object_format)
     where = tmp_path / "elsewhere"
-    git("init", "--quiet", "--initial-branch=main", str(where))
+    git("init", "--quiet", "--initial-branch=main", f"--object-format={object_format}", str(where))
     (where / "a.txt").write_text("one\n")
     git("add", ".", cwd=where)
     git("commit", "--quiet", "-m", "first", cwd=where)
@@ -169,6 +169,25 @@ def test_fetch_pull_and_push_go_round(machine: Machine, server: GitServer, tmp_p
     before = len(server.asked)
     machine.done("git.fetch")
     assert len([line for line in server.asked[before:] if line.startswith("POST")]) <= 1
+
+
+def test_a_repository_with_sha256_ids_can_be_cloned_fetched_and_pushed(machine: Machine, server: GitServer, tmp_path: Path) -> None:
+    other = filled(server, "ann/r.git", tmp_path, "sha256")
+    machine.done("git.clone", url=server.url("ann/r.git"), path="c")
+    machine.done("git.set_working_dir", path="c")
+    (other / "b.txt").write_text("theirs\n")
+    git("add", ".", cwd=other)
+    git("commit", "--quiet", "-m", "theirs", cwd=other)
+    git("push", "--quiet", server.url("ann/r.git"), "main", cwd=other)
+    assert "Fast-forward" in machine.done("git.pull")
+    (machine.workspace / "c/c.txt").write_text("ours\n")
+    machine.done("git.add", files=["c.txt"])
+    machine.done("git.commit", message="ours")
+    prepared = machine.prepare("git.push")
+    assert "1 commit more than" in str(prepared.subject.canonical["pushes"])
+    assert "secrets" not in prepared.subject.canonical
+    assert "main" in machine.done("git.push")
+    assert git("-C", str(server.root / "ann/r.git"), "log", "--format=%s", "-1", "main") == "ours\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can work in a directory that is somebody else's")

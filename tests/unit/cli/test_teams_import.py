@@ -51,6 +51,19 @@ def test_what_is_set_for_all_teams_comes_over_where_nothing_is_said_here(tmp_pat
 
 
 @covers("teams.import")
+def test_variables_in_a_project_are_replaced_and_missing_ones_are_named(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    teams = {"one": {"project": "$BASE/${SUB}/one"}, "two": {"path": "${BASE}/${KIND:-apps}/two"}, "three": {"project": "${KIND:-/srv}/3"}}
+    with pytest.raises(Broken, match="team `one` names `BASE`, `SUB`, which are not set"):
+        import_teams(config, written(tmp_path, **teams), {})
+    with pytest.raises(Broken, match="team `one` names `SUB`, which is not set"):
+        import_teams(config, written(tmp_path, **teams), {"BASE": "/base", "SUB": ""})
+    assert not config.exists()
+    imported = import_teams(config, written(tmp_path, **teams), {"BASE": "/base", "SUB": "sub"}).teams
+    assert [team.settings["project"] for team in imported] == ["/base/sub/one", "/base/apps/two", "/srv/3"]
+
+
+@covers("teams.import")
 def test_all_teams_are_imported_or_none(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     import_teams(config, written(tmp_path, one={"project": "/srv/one"}))

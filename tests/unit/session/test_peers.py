@@ -49,6 +49,7 @@ from curtainwall.model import (
     Subject,
     SubjectKind,
     TakePeerAnswer,
+    TextStreamed,
     ToolEffect,
     TurnId,
     TurnStarted,
@@ -242,6 +243,7 @@ def test_an_agent_that_fails_chooses_no_words_for_others_after_sensitive_materia
     assert told.answer.status.value == status.value
     assert "it broke" not in told.answer.text
     assert "its own people" in told.answer.text
+    assert not told.answer.partial, "what it had said is its words as well"
     assert told.answer.usage.input_tokens == 1000
 
 
@@ -255,6 +257,39 @@ def test_what_we_say_of_a_turn_without_judging_it_names_nothing_that_its_agent_n
     )
     told = next(event for event in here.does(InterruptTurn(by=ANN)) if isinstance(event, PeerAnswered))
     assert told.answer.text == f"interrupted by {ANN}"
+    assert not told.answer.partial
+
+
+@covers("teams.all-of-a-reply")
+def test_an_answer_is_everything_that_the_agent_said_in_its_turn() -> None:
+    here = Session()
+    here.is_asked("q1")
+    here.is_asked("q2")
+    one = TurnId("t1")
+    words = [
+        AgentSpoke(at=NOW, turn=one, text="I look it up"),
+        TextStreamed(at=NOW, turn=one, text="it is"),
+        AgentSpoke(at=NOW, turn=one, text="it is 8080"),
+    ]
+    here.does(StartTurn(by=SYSTEM, turn=one), RecordProgress(by=SYSTEM, events=tuple(words)))
+    told = here.does(EndTurn(by=SYSTEM, turn=one, status=TurnStatus.DONE))[0]
+    assert isinstance(told, PeerAnswered)
+    assert (told.answer.text, told.answer.partial) == ("I look it up\n\nit is 8080", "")
+    second = next(event for event in here.works("two", turn="t2") if isinstance(event, PeerAnswered))
+    assert second.answer.text == "two", "nothing of an earlier turn"
+
+
+@covers("teams.all-of-a-reply")
+@pytest.mark.parametrize("status", [TurnStatus.FAILED, TurnStatus.INTERRUPTED])
+def test_what_was_said_before_a_turn_broke_off_reaches_the_asker(status: TurnStatus) -> None:
+    here = Session()
+    here.is_asked()
+    one = TurnId("t1")
+    words = AgentSpoke(at=NOW, turn=one, text="I look it up"), TextStreamed(at=NOW, turn=one, text="it is 80")
+    here.does(StartTurn(by=SYSTEM, turn=one), RecordProgress(by=SYSTEM, events=words))
+    told = here.does(EndTurn(by=SYSTEM, turn=one, status=status, failure="it broke"))[0]
+    assert isinstance(told, PeerAnswered)
+    assert (told.answer.text, told.answer.partial) == ("it broke", "I look it up\n\nit is 80")
 
 
 def test_a_withheld_answer_says_why_and_nothing_of_the_answer() -> None:

@@ -22,6 +22,7 @@ from curtainwall.model import (
     subject_digest,
 )
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
+from tests.support.covers import covers
 from tests.unit.tools.stage import Git, Stage
 
 
@@ -63,6 +64,14 @@ def test_a_name_that_only_starts_like_the_workspace_is_not_in_it(stage: Stage) -
 @pytest.mark.parametrize("path", ["", " ", "a\0b", "~root/x", "~root", "x" * 5000, 1, None, True, {}, ["a"], "\ud800"])
 def test_what_is_no_path_is_refused(stage: Stage, path: JsonValue) -> None:
     refusal(stage, "filesystem.read_file", {"path": path})
+
+
+@covers("facts.a-url-is-not-a-path")
+@pytest.mark.parametrize("path", ["file:///etc/passwd", "FILE:///x", "file:/etc/passwd", " file:///x", "https://example.org/x", "file:\\x"])
+@pytest.mark.parametrize("tool", ["filesystem.read_file", "filesystem.delete_file"])
+def test_a_url_is_not_a_path_and_no_relative_one_either(stage: Stage, tool: str, path: str) -> None:
+    assert "is a URL, not a path" in refusal(stage, tool, {"path": path})
+    assert stage.told("filesystem.read_file", path="./file:///x") == [("read-path", "W/file:/x")]
 
 
 def test_a_directory_that_a_server_is_given_means_all_beneath_it(stage: Stage) -> None:

@@ -224,7 +224,7 @@ class ClaudeOutputParser(JsonOutputParser):
         content = nested(event.get("message"), "content")
         parts = content if isinstance(content, list) else []
         reports: list[AgentReport] = []
-        text = "".join(nested_text(part, "text") for part in parts if nested_text(part, "type") == "text")
+        text = "\n\n".join(filter(None, (nested_text(part, "text") for part in parts if nested_text(part, "type") == "text")))
         if text:
             reports.append(WholeText(text))
         reports += (

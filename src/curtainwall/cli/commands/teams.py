@@ -5,6 +5,7 @@ import math
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -38,38 +39,71 @@ T = TypeVar("T")
 _NOBODY_WORKS = "nobody works for the teams now: `curtainwall serve` does, and so does whoever runs `curtainwall teams ask` next"
 
 TeamArgument = Annotated[str, typer.Argument(metavar="TEAM", help="as in `[teams.TEAM]`")]
-FromOption = Annotated[str, typer.Option("--from", metavar="TEAM", help="the team that asks; left out, nobody")]
+
+
+def _require_asker(asker: str) -> str:
+    if not asker.strip():
+        raise Misuse("--from: the name of the team is empty; leave the option out to ask as nobody")
+    return asker
+
+
+FromOption = Annotated[
+    str, typer.Option("--from", metavar="TEAM", callback=_require_asker, show_default=False, help="the team that asks; left out, nobody")
+]
 ThreadOption = Annotated[str, typer.Option(metavar="NAME", help="a conversation of its own; left out, the main one")]
 MessageArgument = Annotated[list[str], typer.Argument(metavar="MESSAGE", help="what to tell the team")]
 
 
+class ListedStatus(StrEnum):
+    """How a conversation goes."""
+
+    ACTIVE = "active"
+    COMPACT_PENDING = "compact-pending"
+    ARCHIVED = "archived"
+    OPEN = "open"
+    WAITING = "waiting"
+    EXHAUSTED = "exhausted"
+
+
 @app.command("list")
-def list_teams(output: OutputOption = Output.TEXT) -> None:
+def list_teams(
+    team: Annotated[str, typer.Option(metavar="TEAM", help="only this team and its conversations")] = "",
+    asker: Annotated[str, typer.Option("--from", metavar="TEAM", help="only conversations that this team began, or `nobody`")] = "",
+    status: Annotated[
+        ListedStatus | None,
+        typer.Option(help="only such conversations: `open` have a message without an answer, `waiting` wait for a human"),
+    ] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
     """List the teams, their conversations, and how these go."""
     setup = load_setup()
-    teams = setup.config.teams
+    _require_teams(setup, team, asker)
+    teams = {name: section for name, section in setup.config.teams.items() if team in ("", name)}
 
     async def look() -> tuple[list[PairFigures], dict[str, "ConversationStatus"], dict[str, tuple[str, ...]], bool]:
         async with open_gate(setup) as wired:
-            figures = wired.teams.talk.figures()
+            figures = wired.teams.talk.figures(asker or None)
             # This only speeds up the next listing, so a full or read-only disk must not prevent this one.
             with suppress(CurtainwallError, OSError):
-                await wired.teams.archive.keep_sums(wired.teams.talk.sums)
+                if not asker:
+                    await wired.teams.archive.keep_sums(wired.teams.talk.sums)
+            asks = {it.session: open_approvals(wired, it.session) for it in figures if team in ("", it.pair.team)}
+            figures = [it for it in figures if it.session in asks and (status is None or _has_status(it, asks[it.session], status))]
             is_idle = any(it.open and not is_worked_on(wired, it.session) for it in figures)
-            return figures, _standings(wired), {it.session: open_approvals(wired, it.session) for it in figures}, is_idle
+            return figures, _standings(wired), asks, is_idle
 
     figures, transcripts, asks, is_idle = asyncio.run(look()) if setup.home.database.exists() else ([], {}, {}, False)
     if output is Output.JSON:
         cards = [
             {
                 "team": name,
-                "project": team.project,
-                "agent": team.agent,
-                "description": team.description,
-                "askers": team.askers,
-                "colour": team.colour,
+                "project": section.project,
+                "agent": section.agent,
+                "description": section.description,
+                "askers": section.askers,
+                "colour": section.colour,
             }
-            for name, team in sorted(teams.items())
+            for name, section in sorted(teams.items())
         ]
         conversations = [
             {**figures_json(it), "approvals": asks[it.session], **_transcript_json(transcripts.get(it.session))} for it in figures
@@ -79,11 +113,11 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
     if not teams:
         note("no team is configured; write `[teams.NAME]` into the configuration, or `curtainwall teams import FILE`")
         return
-    rows = [(name, team.agent, team.mode.value, team.project, team.description) for name, team in sorted(teams.items())]
+    rows = [(name, it.agent, it.mode.value, it.project, it.description) for name, it in sorted(teams.items())]
     show(columns(("team", "agent", "mode", "project", "about"), rows))
-    for name, team in sorted(teams.items()):
-        if not Path(team.project).expanduser().is_dir():
-            note(f"{name}: `{inert(team.project)}` is no directory here; the team can be asked once it is")
+    for name, section in sorted(teams.items()):
+        if not Path(section.project).expanduser().is_dir():
+            note(f"{name}: `{inert(section.project)}` is no directory here; the team can be asked once it is")
     if figures:
         show("")
         status = {it.session: _status(it, asks[it.session]) for it in figures}
@@ -109,7 +143,7 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
 def ask(
     team: TeamArgument,
     question: MessageArgument,
-    asker: FromOption = "",
+    asker: FromOption = NOBODY,
     thread: ThreadOption = "",
     timeout: Annotated[str, typer.Option(metavar="TIME", help="how long to wait, as `90s` or `5m`; left out, as `peers.wait` says")] = "",
     output: OutputOption = Output.TEXT,
@@ -138,7 +172,7 @@ def ask(
 
 @app.command()
 def send(
-    team: TeamArgument, message: MessageArgument, asker: FromOption = "", thread: ThreadOption = "", output: OutputOption = Output.TEXT
+    team: TeamArgument, message: MessageArgument, asker: FromOption = NOBODY, thread: ThreadOption = "", output: OutputOption = Output.TEXT
 ) -> int:
     """Send a team a message and do not wait; `teams history` shows the answer when it is there."""
     text = _message(message)
@@ -149,7 +183,7 @@ def send(
 def notify(
     team: TeamArgument,
     message: MessageArgument,
-    asker: FromOption = "",
+    asker: FromOption = NOBODY,
     thread: ThreadOption = "",
     days: Annotated[float | None, typer.Option(help="for how many days it may wait; left out, as `peers.notice-days` says")] = None,
     output: OutputOption = Output.TEXT,
@@ -164,7 +198,7 @@ def notify(
 @app.command()
 def history(
     team: TeamArgument,
-    asker: FromOption = "",
+    asker: FromOption = NOBODY,
     thread: ThreadOption = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="only so many last messages")] = 50,
     output: OutputOption = Output.TEXT,
@@ -175,13 +209,13 @@ def history(
 
     async def look() -> tuple[list[tuple[TeamExchange, dict[str, JsonValue]]], str]:
         async with open_gate(setup) as wired:
-            pair = Pair(asker=asker or NOBODY, team=team, thread=thread)
+            pair = Pair(asker=asker, team=team, thread=thread)
             session = wired.teams.talk.session_of(pair)
             if session is None:
                 return [], ""
             asks, worked_on = approvals_along(wired, wired.teams.talk.chain(pair)), is_worked_on(wired, session)
             exchanges, shortages = wired.teams.talk.exchanges(pair)[-limit:], wired.teams.talk.shortages(pair)
-            entries = [(it, _exchange_document(it, asks, worked_on=worked_on)) for it in exchanges]
+            entries = [(it, _exchange_document(it, asks)) for it in exchanges]
             if shortages:
                 return entries, inert("; ".join(map(str, shortages)))
             return entries, _NOBODY_WORKS if not worked_on and any(it.is_open for it in exchanges) else ""
@@ -200,10 +234,71 @@ def history(
 
 
 @app.command()
+def cancel(
+    team: TeamArgument,
+    handle: Annotated[str, typer.Argument(metavar="[HANDLE]", help="left out, the newest message without an answer")] = "",
+    asker: FromOption = NOBODY,
+    thread: ThreadOption = "",
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Take a message back, or stop the work on it."""
+    cancelled = _with(asker, lambda teams: teams.cancel(team, handle or None, thread=thread), works=False)
+    _done(team, "cancelled", output, handle=cancelled)
+
+
+@app.command()
+def fork(
+    team: TeamArgument,
+    new_thread: Annotated[str, typer.Argument(metavar="NEW", help="the name of the new thread")],
+    asker: FromOption = NOBODY,
+    thread: ThreadOption = "",
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Begin another conversation that knows what this one does."""
+    if not new_thread.strip():
+        raise Misuse("the name of the new thread is empty")
+    _with(asker, lambda teams: teams.fork(team, new_thread, thread=thread), works=False)
+    _done(team, "forked", output, thread=new_thread)
+
+
+@app.command()
+def compact(
+    team: TeamArgument,
+    instructions: Annotated[list[str] | None, typer.Argument(metavar="[INSTRUCTIONS]", help="what the summary should keep")] = None,
+    asker: FromOption = NOBODY,
+    thread: ThreadOption = "",
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Ask for a summary in place of the older messages of a conversation."""
+    _with(asker, lambda teams: teams.compact(team, " ".join(instructions or ()), thread=thread), works=False)
+    _done(team, "compact-pending", output)
+    if not is_served(find_home()):
+        note(_NOBODY_WORKS)
+
+
+@app.command()
+def wake(team: TeamArgument, asker: FromOption = NOBODY, thread: ThreadOption = "", output: OutputOption = Output.TEXT) -> None:
+    """Get a team's agent ready in the process that works for the teams."""
+    _done(team, _with(asker, lambda teams: teams.wake(team, thread=thread), works=False), output)
+
+
+@app.command()
+def sleep(team: TeamArgument, asker: FromOption = NOBODY, thread: ThreadOption = "", output: OutputOption = Output.TEXT) -> None:
+    """Let a team's agent rest, unless it is at work; the next message starts it again."""
+    _done(team, _with(asker, lambda teams: teams.sleep(team, thread=thread), works=False), output)
+
+
+@app.command()
+def archive(team: TeamArgument, asker: FromOption = NOBODY, thread: ThreadOption = "", output: OutputOption = Output.TEXT) -> None:
+    """Archive a conversation and free its space; the next message brings it back."""
+    _done(team, _with(asker, lambda teams: teams.archive(team, thread=thread), works=False), output)
+
+
+@app.command()
 def adopt(
     team: TeamArgument,
     conversation: Annotated[str, typer.Argument(metavar="[ID]", help="left out, those that could be adopted are listed")] = "",
-    asker: FromOption = "",
+    asker: FromOption = NOBODY,
     thread: ThreadOption = "",
     file: Annotated[Path | None, typer.Option(help="the transcript, where it lies elsewhere; it is copied")] = None,
     clean: Annotated[
@@ -215,7 +310,7 @@ def adopt(
     # Start-up time: local agents take long to load.
     from curtainwall.teams.adoption import adopt, adoptable_conversations
 
-    pair, setup = Pair(asker=asker or NOBODY, team=team, thread=thread), load_setup()
+    pair, setup = Pair(asker=asker, team=team, thread=thread), load_setup()
     _require_teams(setup, team, asker)
 
     async def do() -> Sequence["StoredConversation"]:
@@ -272,6 +367,14 @@ def _message(words: list[str]) -> str:
     return text
 
 
+def _done(team: str, status: str, output: Output, **more: str) -> None:
+    """Report what was done with a conversation."""
+    if output is Output.JSON:
+        show_json({"team": team, **more, "status": status})
+    else:
+        show(inert(": ".join((status, *more.values()))))
+
+
 def _sent(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
     """Report what happened to a message that nobody waits for, and who will work on it if nobody does now."""
     code = _tell(reply, asker, thread, output)
@@ -282,7 +385,7 @@ def _sent(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
 
 def _with(asker: str, do: Callable[[Teams], Awaitable[T]], *, works: bool = True) -> T:
     async def run() -> T:
-        async with open_teams(asker, works=works) as teams:
+        async with open_teams("" if asker == NOBODY else asker, works=works) as teams:
             return await do(teams)
 
     return asyncio.run(run())
@@ -300,6 +403,18 @@ async def _report_shortages(teams: Teams, team: str, thread: str, reported: set[
         note(inert(str(shortage)))
 
 
+def _has_status(figures: PairFigures, approvals: Sequence[str], status: ListedStatus) -> bool:
+    match status:
+        case ListedStatus.OPEN:
+            return bool(figures.open)
+        case ListedStatus.WAITING:
+            return bool(approvals)
+        case ListedStatus.EXHAUSTED:
+            return bool(figures.exhausted)
+        case _:
+            return figures.status == status.value
+
+
 def _status(figures: PairFigures, approvals: Sequence[str]) -> str:
     return "waiting for a human" if approvals else "budget used up" if figures.exhausted else figures.status
 
@@ -308,12 +423,12 @@ def _waits_for(approvals: Sequence[str]) -> str:
     return f"waits for a human: {', '.join(f'`curtainwall approve {approval}`' for approval in approvals)}"
 
 
-def _exchange_document(exchange: TeamExchange, approvals: Sequence[str], *, worked_on: bool) -> dict[str, JsonValue]:
-    """Return a message and its answer; without one, what a human has to do, or that nobody works on it now."""
+def _exchange_document(exchange: TeamExchange, approvals: Sequence[str]) -> dict[str, JsonValue]:
+    """Return a message and its answer; without one, what a human has to do, also for a team further on."""
     document = exchange_json(exchange)
-    if approvals and exchange.state in ("working", "held"):
-        return {**document, "approvals": [*approvals]}
-    return {**document, "status": "begun"} if exchange.state == "working" and not worked_on else document
+    if not approvals or exchange.state not in ("working", "held"):
+        return document
+    return {**document, "status": "waiting" if exchange.state == "working" else "held", "approvals": [*approvals]}
 
 
 def _tell(reply: TeamReply, asker: str, thread: str, output: Output, reported: Collection[str] = ()) -> int:
@@ -328,7 +443,13 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output, reported: C
     code = {"done": DONE, "sent": DONE, "accepted": DONE, "waiting": PARKED}.get(reply.status, FAILED)
     if output is Output.JSON:
         further = [{"team": it.team, "session": it.session, "exhausted": it.kinds} for it in reply.further]
-        extras = {"fault": reply.fault, "approvals": reply.approvals, "exhausted": reply.exhausted, "further": further}
+        extras = {
+            "fault": reply.fault,
+            "partial": reply.partial,
+            "approvals": reply.approvals,
+            "exhausted": reply.exhausted,
+            "further": further,
+        }
         more = {key: value for key, value in extras.items() if value}
         show_json({"team": reply.team, "handle": reply.handle, "status": reply.status, **more, "text": text})
         return code
@@ -337,6 +458,8 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output, reported: C
     elif code == DONE:
         show(f"{reply.status}: {reply.handle}")
     else:
+        if reply.partial:
+            show(reply.partial)
         note(f"{reply.status}: {inert(text)}")
     if reply.status == "waiting":
         note(f"`curtainwall teams history {reply.team}{_options(asker, thread)}` shows the answer to {reply.handle} when it is there")
@@ -345,7 +468,7 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output, reported: C
 
 def _options(asker: str, thread: str) -> str:
     """Return the options that name a conversation on the command line."""
-    return f"{f' --from {shlex.quote(asker)}' if asker else ''}{f' --thread {shlex.quote(thread)}' if thread else ''}"
+    return f"{f' --from {shlex.quote(asker)}' if asker != NOBODY else ''}{f' --thread {shlex.quote(thread)}' if thread else ''}"
 
 
 def _exchange(document: JsonObject, at: str) -> str:
@@ -361,6 +484,8 @@ def _exchange(document: JsonObject, at: str) -> str:
         lines.append("  begun, and nobody works on it now")
     else:
         lines.append(f"  {document['status']}{f': {answer}' if answer else ''}")
+        if partial := document.get("partial"):
+            lines.append(f"  said before: {partial}")
     return "\n".join(inert(line) for line in lines)
 
 

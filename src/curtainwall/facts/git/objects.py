@@ -27,8 +27,9 @@ _INDEX_START: Final = b"\xfftOc\x00\x00\x00\x02"
 _DELTA_BY_OFFSET, _DELTA_BY_ID = 6, 7
 _KINDS: Final = {b"commit": 1, b"tree": 2}
 _DIRECTORY: Final = b"40000"
-_ID_BYTES: Final = 20
-_ID: Final = re.compile(rb"[0-9a-f]{40}")
+_ID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+# By the length of an id: the two ways in which git names objects. One repository uses only one of them.
+_HASHES: Final = {40: hashlib.sha1, 64: hashlib.sha256}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +92,18 @@ class Commits:
     def directory(self, id_: str) -> Mapping[str, Listed] | None:
         """Return the entries of a directory, or None if it is missing or damaged, or the allowance is used up."""
         data = self._verified(id_, b"tree")
-        return None if data is None else _read_tree(data)
+        return None if data is None else _read_tree(data, len(id_) // 2)
 
     def _verified(self, id_: str, kind: bytes) -> bytes | None:
+        hashed = _HASHES.get(len(id_))
+        if hashed is None:
+            return None
         with suppress(_TooMuchError):
             if kind == b"tree":
                 # Callers limit the number of commits, but a single commit can have any number of directories.
                 self._allowance.spend(_AN_OBJECT)
             for data in self._candidates(id_, _KINDS[kind]):
-                if hashlib.sha1(b"%b %d\x00%b" % (kind, len(data), data), usedforsecurity=False).hexdigest() == id_:
+                if hashed(b"%b %d\x00%b" % (kind, len(data), data), usedforsecurity=False).hexdigest() == id_:
                     return data
         return None
 
@@ -141,17 +145,17 @@ class _Pack:
             return
         low = self._number(8 + 4 * (id_[0] - 1)) if id_[0] else 0
         high, every = self._number(8 + 4 * id_[0]), self._number(8 + 4 * 255)
-        ids = 8 + 4 * 256
+        ids, width = 8 + 4 * 256, len(id_)
         while low < high:
             self._allowance.spend(_A_LOOK)
             middle = (low + high) // 2
-            here = os.pread(self._index, _ID_BYTES, ids + _ID_BYTES * middle)
+            here = os.pread(self._index, width, ids + width * middle)
             if here == id_:
-                offset = self._number(ids + (_ID_BYTES + 4) * every + 4 * middle)
+                offset = self._number(ids + (width + 4) * every + 4 * middle)
                 if offset >> 31:
-                    far = ids + (_ID_BYTES + 8) * every + 8 * (offset & 0x7FFFFFFF)
+                    far = ids + (width + 8) * every + 8 * (offset & 0x7FFFFFFF)
                     (offset,) = struct.unpack(">Q", os.pread(self._index, 8, far))
-                yield self._object(offset, kind, depth)
+                yield self._object(offset, kind, depth, width)
                 return
             low, high = (middle + 1, high) if here < id_ else (low, middle)
 
@@ -159,8 +163,8 @@ class _Pack:
         (number,) = struct.unpack(">I", os.pread(self._index, 4, at))
         return number
 
-    def _object(self, at: int, wanted: int, depth: int) -> bytes:
-        """Return the object at an offset in the pack; raise if there is none of that kind."""
+    def _object(self, at: int, wanted: int, depth: int, width: int) -> bytes:
+        """Return the object at an offset in the pack; raise if there is none of that kind. Ids in the pack have this many bytes."""
         self._allowance.spend(_AN_OBJECT)
         data = os.pread(self._pack, _MAX_COMMIT, at)
         kind, used = data[0] >> 4 & 7, 1
@@ -178,10 +182,10 @@ class _Pack:
             used += 1
             if not 0 < back <= at:
                 raise IndexError
-            base = self._object(at - back, wanted, depth + 1)
+            base = self._object(at - back, wanted, depth + 1, width)
         else:
-            base = next(self.find(data[used : used + _ID_BYTES], wanted, depth + 1), b"")
-            used += _ID_BYTES
+            base = next(self.find(data[used : used + width], wanted, depth + 1), b"")
+            used += width
         delta = self._inflated(data[used:])
         self._allowance.spend(len(delta))
         return _apply_delta(base, delta)
@@ -243,13 +247,13 @@ def _read_commit(data: bytes) -> Commit | None:
     return Commit(tuple(parents), when, message.lstrip(b"\n").partition(b"\n")[0].decode(errors="replace").strip(), tree)
 
 
-def _read_tree(data: bytes) -> Mapping[str, Listed] | None:
+def _read_tree(data: bytes, width: int) -> Mapping[str, Listed] | None:
     listed: dict[str, Listed] = {}
     at = 0
     while at < len(data):
         end = data.find(b"\x00", at)
         mode, _, name = data[at:end].partition(b" ")
-        at = end + 1 + _ID_BYTES
+        at = end + 1 + width
         if end < 0 or at > len(data):
             return None
         listed[name.decode(errors="backslashreplace")] = Listed(data[end + 1 : at].hex(), mode == _DIRECTORY)
@@ -257,19 +261,18 @@ def _read_tree(data: bytes) -> Mapping[str, Listed] | None:
 
 
 HEADS: Final = "refs/heads/"
-SHA1_LENGTH: Final = 2 * _ID_BYTES
 
 _MAX_REF = 4_096
 # Reading it blocks all other work; 32 MiB are half a million refs.
 _MAX_PACKED = 1 << 25
 _MOST_LINKS = 5
-_REF_ID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # Git's rules: no empty part, none that starts with a dot or ends in `.lock`, nothing with a meaning in a revision.
 _NAME = re.compile(r"refs(?:/(?!\.)(?:(?!\.\.|@\{)[^\x00-\x20\x7f/:?*~^\[\\])+(?<!\.lock)(?<!\.))+")
 
 
 def current_branch(repository: Repository) -> str | None:
-    """Return the checked-out branch, even if it has no commit yet; None if HEAD is detached."""
+    """Return the checked-out branch, even if it has no commit yet; None if HEAD is detached; raise `Unclear` if that is unknown."""
+    _require_files(repository)
     content = _loose(repository.own, "HEAD")
     name = _target_of(content) if content is not None else None
     return name.removeprefix(HEADS) if name is not None and name.startswith(HEADS) and _NAME.fullmatch(name) else None
@@ -277,10 +280,7 @@ def current_branch(repository: Repository) -> str | None:
 
 def commit_at(repository: Repository, ref: str) -> str | None:
     """Return the commit id of a full ref, or None if there is no such ref; raise `Unclear` if that is unknown."""
-    if any((entry.section, entry.key) == ("extensions", "refstorage") for entry in repository.entries):
-        raise Unclear(
-            "the repository keeps its branches in a table, which is not read here; `git refs migrate --ref-format=files` changes it"
-        )
+    _require_files(repository)
     for _ in range(_MOST_LINKS):
         if not _NAME.fullmatch(ref):
             return None
@@ -289,12 +289,20 @@ def commit_at(repository: Repository, ref: str) -> str | None:
             return _packed(repository.directory, ref)
         target = _target_of(content)
         if target is None:
-            match = _REF_ID.fullmatch(content.strip())
+            match = _ID.fullmatch(content.strip())
             if match is None:
                 raise Unclear(f"the file of {quoted(ref)} holds no commit's id")
             return match[0].decode()
         ref = target
     raise Unclear(f"{quoted(ref)} leads from one name to the next without end")
+
+
+def _require_files(repository: Repository) -> None:
+    """Raise if branches are kept elsewhere than in files: what is in the files then, HEAD included, means nothing."""
+    if any((entry.section, entry.key) == ("extensions", "refstorage") and entry.value != "files" for entry in repository.entries):
+        raise Unclear(
+            "the repository keeps its branches in a table, which is not read here; `git refs migrate --ref-format=files` changes it"
+        )
 
 
 def _loose(directory: str, ref: str) -> bytes | None:
@@ -320,7 +328,7 @@ def _packed(directory: str, ref: str) -> str | None:
     end = lines.find(b" " + ref.encode() + b"\n")
     if end < 0:
         return None
-    match = _REF_ID.fullmatch(lines, lines.rfind(b"\n", 0, end) + 1, end)
+    match = _ID.fullmatch(lines, lines.rfind(b"\n", 0, end) + 1, end)
     if match is None:
         raise Unclear("the packed refs are not as git writes them")
     return match[0].decode()

@@ -8,7 +8,7 @@ from math import inf
 from typing import Final
 
 from curtainwall.facts.git.config import Repository, find_repository
-from curtainwall.facts.git.objects import HEADS, SHA1_LENGTH, Commits, Listed, commit_at, current_branch
+from curtainwall.facts.git.objects import HEADS, Commits, Listed, commit_at, current_branch
 from curtainwall.facts.git.remotes import canonical_remotes
 from curtainwall.facts.refusal import quoted
 
@@ -52,7 +52,6 @@ def _listed(commits: Commits, tree: str) -> Mapping[str, Listed]:
 _MOST_COUNTED: Final = 100
 _LONGEST_TITLE: Final = 200
 _SHORT_ID: Final = 12
-_SHA256: Final = "the repository names its objects by SHA-256, which is not read here"
 _FEW: Final = 16
 
 
@@ -96,9 +95,6 @@ def find_push(
     if commit is None:
         return Push(name, None, None, f"nothing: there is no branch {quoted(mask(name))} yet")
     since = _last_seen(repository, path, remote, name, workspace)
-    if len(commit) != SHA1_LENGTH:
-        told = f"{commit[:_SHORT_ID]} to {quoted(mask(name))}: {_SHA256}, so what it holds and how many commits are new cannot be told"
-        return Push(name, commit, since, told, unseen=_SHA256)
     with Commits(repository.directory) as commits:
         head = commits.find(commit)
         title = "" if head is None else f" {json.dumps(mask(head.title)[:_LONGEST_TITLE], ensure_ascii=False)}"

@@ -13,7 +13,16 @@ from urllib.parse import quote, quote_plus
 from pydantic import JsonValue
 
 from curtainwall.facts.refusal import Unclear
-from curtainwall.facts.secrets.names import EXPECTS, MAX_LINE, MOST_BLOCK_LINES, assigned_secrets, is_login, is_netrc_line, is_secret_key
+from curtainwall.facts.secrets.names import (
+    EXPECTS,
+    MAX_LINE,
+    MOST_BLOCK_LINES,
+    assigned_secrets,
+    is_login,
+    is_netrc_line,
+    is_secret_key,
+    is_working_directory,
+)
 from curtainwall.facts.secrets.shapes import (
     BEGUN_PREFIX,
     LINE_PREFIX,
@@ -219,7 +228,10 @@ class Masker:
                 shown, secret = self._key_of(key)
                 if secret is None and isinstance(item, str) and is_login(key, item):
                     secret = "auth"  # noqa: S105 - the kind of secret
-                masked[shown] = self._mask_json(item, named if named and key.lower() == "value" else secret, depth + 1)
+                name, found = (label_value, named) if named and key.lower() == "value" else (key, secret)
+                if found and isinstance(item, str) and is_working_directory(name, item):
+                    found = None
+                masked[shown] = self._mask_json(item, found, depth + 1)
             return masked
         return value
 

@@ -119,6 +119,8 @@ _ENV_KEY = re.compile(r"[A-Z][A-Z0-9_]*")
 _PATH = re.compile(
     r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][a-z0-9_.@-]{0,64})+|(?:~|\.{1,2})?(?:/[A-Za-z0-9_.@-]{0,64})+\.[a-z]{1,8}|(?:~|\.{1,2}|/)"
 )
+# What a shell keeps in `PWD`. A password that begins like this, and is kept under that very name, is not to be expected.
+_DIRECTORY = re.compile(r"/(?:(?:[a-z]{1,16}|Users|Volumes)(?:/[\w.@+-]{1,255})*/?)?")
 _VERSION = re.compile(r"[\^~=<>v]*[0-9]+(?:\.[0-9x*]+){1,3}(?:[-+][\w.]+)?|#[0-9A-Fa-f]{3,8}|/\^.*")
 _KEBAB = re.compile(r"-?[A-Za-z]+(?:[-_ ][A-Za-z]+)+")
 _HARMLESS_VALUES = frozenset(
@@ -156,6 +158,11 @@ def is_secret_key(name: str) -> str | None:
     if compound and compound[1] not in _NOT_SECRET_BEFORE_TOKEN:
         return compound[2]
     return "password" if last == "pass" and name.isupper() else None
+
+
+def is_working_directory(name: str, value: str) -> bool:
+    """Tell whether a variable is the shell's working directory, whose name is also an abbreviation of `password`."""
+    return name in ("PWD", "OLDPWD") and bool(_DIRECTORY.fullmatch(value))
 
 
 def is_login(name: str, value: str) -> bool:
@@ -255,7 +262,8 @@ def _assigned(text: str, key: _Key, assigns: re.Match[str]) -> tuple[Span | None
         return None, at
     if quoted_value:
         start, end, value = quoted_value
-        return Span(start, end, 2, key.kind, value) if _looks_secret(value, key.kind, quoted=True) else None, at
+        is_secret = _looks_secret(value, key.kind, quoted=True) and not is_working_directory(key.name, value)
+        return Span(start, end, 2, key.kind, value) if is_secret else None, at
     return _unquoted(text, key, assigns)
 
 
@@ -272,7 +280,7 @@ def _unquoted(text: str, key: _Key, assigns: re.Match[str]) -> tuple[Span | None
     value = match[0].rstrip(".:;&|)") if is_firm else match[0].rstrip(".:")
     is_entry = at_line_start and key.kind.startswith("pass")
     is_firm = is_firm or (is_entry and assigns[2] == ":" and value.isalpha() and value.islower())
-    if _looks_secret(value, key.kind, quoted=False, firm=is_firm, short=is_entry):
+    if _looks_secret(value, key.kind, quoted=False, firm=is_firm, short=is_entry) and not is_working_directory(key.name, value):
         return Span(match.start(), match.start() + len(value), 2, key.kind, value), match.end()
     return None, match.end()
 

@@ -105,6 +105,8 @@ class Answer:
     context: str = ""
     stopped: str | None = None
     by_human: bool = False
+    complete: JsonValue = None
+    """The whole value where the result is shortened; for programs of the user, never for a model."""
 
 
 Save = Callable[[], Awaitable[SavedProgram]]

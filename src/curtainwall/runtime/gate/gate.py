@@ -452,10 +452,15 @@ class SessionGate:
         inspects = prepared.subject.effect is ToolEffect.INSPECT and prepared.subject.tool != SET_WORKING_DIR
         shown = await record_outcome(actor, permit, result, self._registry.stores.blobs, inspects=inspects)
         reply = await self._hooks.after_call(prepared.subject, result, pending.place)
-        result_shown = result if shown is result.value else ToolResult(ok=result.ok, value=shown)
-        return _with_context(
-            Answer(call=pending.call, verdict=permit.verdict, result=result_shown, by_human=permit.is_approved_by_human), reply
+        is_whole = shown is result.value
+        answer = Answer(
+            call=pending.call,
+            verdict=permit.verdict,
+            result=result if is_whole else ToolResult(ok=result.ok, value=shown),
+            by_human=permit.is_approved_by_human,
+            complete=None if is_whole else result.value,
         )
+        return _with_context(answer, reply)
 
     def _count(self, actor: Actor) -> None:
         """Count a denial past the budget of logged calls: one event stands for many."""

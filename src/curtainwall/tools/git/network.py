@@ -99,12 +99,13 @@ class CleanRepository:
 
 
 @asynccontextmanager
-async def clean_repository() -> AsyncGenerator[CleanRepository]:
-    """Create an empty temporary repository and delete it afterwards."""
+async def clean_repository(object_format: str = "sha1") -> AsyncGenerator[CleanRepository]:
+    """Create an empty temporary repository, whose objects are named by SHA-1 or SHA-256, and delete it afterwards."""
     directory = await asyncio.to_thread(lambda: os.path.realpath(tempfile.mkdtemp(prefix="curtainwall-git-")))
     clean = CleanRepository(directory)
     try:
-        await run_git(["init", "--quiet", "--bare", "--template=", "--initial-branch=main", clean.repository], clean.alone)
+        words = ["init", "--quiet", "--bare", "--template=", "--initial-branch=main", f"--object-format={object_format}"]
+        await run_git([*words, clean.repository], clean.alone)
         yield clean
     finally:
         await asyncio.shield(asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True))

@@ -15,10 +15,12 @@ from curtainwall.host import Confinement
 from curtainwall.model import Mode, Role
 from curtainwall.tools.git.call import GitCall, identity, looks_at_names, make_directory, refuse_names, refuse_switch
 from curtainwall.tools.git.confined import LOCAL, LocalRepository, run_git, try_git
-from curtainwall.tools.git.network import CleanRepository, GitNetwork, GitTarget, clean_repository, reading, run_on_network, shown
+from curtainwall.tools.git.network import CleanRepository, GitTarget, clean_repository, reading, run_on_network, shown
 from curtainwall.tools.runners import CannotDo
 
 _HEADS, _TAGS = "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"
+_TIP = r"(?m)^[0-9a-f]{40}(?:[0-9a-f]{24})?(?=\t)"
+_SHA256_DIGITS = 64
 _QUIET = ("--no-recurse-submodules", "--no-auto-maintenance")
 
 
@@ -32,14 +34,18 @@ async def clone(call: GitCall) -> JsonValue:
     if not await asyncio.to_thread(_is_free, path):
         raise CannotDo(f"{quoted(path)} is already there and not an empty directory")
     async with clean_repository() as clean:
+        listing = await run_on_network(["ls-remote", "--symref", url, "HEAD"], clean, target, call.parts.way_out)
+        listed = listing.out.decode(errors="replace")
+    object_format = _format_of(re.findall(_TIP, listed))
+    async with clean_repository(object_format) as clean:
         await run_on_network(["fetch", *_QUIET, "--no-write-fetch-head", url, _HEADS, _TAGS], clean, target, call.parts.way_out)
-        head = await _head_of(clean, target, call.parts.way_out)
+        head = await _head_in(listed, clean)
         if head is not None and looks_at_names(call):
             command = ["-C", clean.repository, "ls-tree", "-r", "-z", "--name-only", f"refs/heads/{head}", "--"]
             await asyncio.to_thread(refuse_names, call, path, await try_git(command, clean.alone))
         is_new = await make_directory(call, path)
         try:
-            await _unpack(path, clean, target, head)
+            await _unpack(path, clean, target, head, object_format)
         except BaseException:
             if is_new:
                 with suppress(OSError):
@@ -57,10 +63,14 @@ def _is_free(path: str) -> bool:
         return False
 
 
-async def _head_of(clean: CleanRepository, target: GitTarget, way_out: GitNetwork) -> str | None:
-    """Return the default branch of a remote repository."""
-    listing = await run_on_network(["ls-remote", "--symref", target.url, "HEAD"], clean, target, way_out)
-    for line in listing.out.decode(errors="replace").splitlines():
+def _format_of(ids: Sequence[str]) -> str:
+    """Return git's name for the way in which these objects are named."""
+    return "sha256" if any(len(id_) == _SHA256_DIGITS for id_ in ids) else "sha1"
+
+
+async def _head_in(listing: str, clean: CleanRepository) -> str | None:
+    """Return the default branch of a remote repository, if it was fetched."""
+    for line in listing.splitlines():
         if line.startswith("ref: refs/heads/") and line.endswith("\tHEAD"):
             name = line.removeprefix("ref: refs/heads/").removesuffix("\tHEAD")
             ref = await try_git(["-C", clean.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}"], clean.alone)
@@ -68,10 +78,11 @@ async def _head_of(clean: CleanRepository, target: GitTarget, way_out: GitNetwor
     return None
 
 
-async def _unpack(path: str, clean: CleanRepository, target: GitTarget, head: str | None) -> None:
+async def _unpack(path: str, clean: CleanRepository, target: GitTarget, head: str | None, object_format: str) -> None:
     """Fill a new directory from the clean repository; anything the checkout runs is confined to this directory."""
     inside = await reading(Confinement(cwd=path, writable=(path,), bounds=LOCAL, as_owner=True), clean)
-    await run_git(["init", "--quiet", "--template=", f"--initial-branch={head or 'main'}", path], inside)
+    init = ["init", "--quiet", "--template=", f"--initial-branch={head or 'main'}", f"--object-format={object_format}", path]
+    await run_git(init, inside)
     await run_git(["config", "remote.origin.url", target.url], inside)
     await run_git(["config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"], inside)
     await run_git(["fetch", "--quiet", *_QUIET, clean.repository, "+refs/heads/*:refs/remotes/origin/*", _TAGS], inside)
@@ -86,7 +97,9 @@ async def _fetch_through(call: GitCall, spot: LocalRepository, branch: str | Non
     """Fetch from a remote over the network into the clean repository, then into the workspace's; return git's output."""
     (target,) = call.targets(Role.READ_REMOTE)
     name = _remote_name(call)
-    async with clean_repository() as clean:
+    async with call.open(spot, write=False) as confinement:
+        object_format = (await run_git(["rev-parse", "--show-object-format"], confinement)).out.decode().strip()
+    async with clean_repository("sha256" if object_format == "sha256" else "sha1") as clean:
         async with call.open(spot, write=False) as confinement:
             await clean.take_over(confinement, ["--branches", "--tags", "--remotes"], "+refs/*:refs/ours/*")
         wanted = [_HEADS, _TAGS] if name else [f"+{f'refs/heads/{branch}' if branch else 'HEAD'}:refs/theirs"]
@@ -143,7 +156,7 @@ async def push(call: GitCall) -> JsonValue:
         raise CannotDo("no branch is checked out; name one" if branch is None else f"there is no branch {quoted(branch)} to push")
     ref = f"refs/heads/{branch}"
     outputs: list[str] = []
-    async with clean_repository() as clean:
+    async with clean_repository(_format_of([commit])) as clean:
         async with call.open(spot, write=False) as confinement:
             if (await try_git(["rev-parse", "--verify", "--quiet", ref], confinement)).code != 0:
                 raise CannotDo(f"there is no branch {quoted(branch)} any more")
@@ -183,7 +196,7 @@ async def _refuse_more(call: GitCall, clean: CleanRepository, target: GitTarget,
     if since is None:
         return
     listing = await run_on_network(["ls-remote", target.url, ref, "HEAD"], clean, target, call.parts.way_out)
-    tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", listing.out.decode(errors="replace"))
+    tips = re.findall(_TIP, listing.out.decode(errors="replace"))
     if since in tips or await _is_behind(clean, since, tips):
         return
     hint = "fetch and push again, or push to its URL"
@@ -196,7 +209,7 @@ async def _refuse_secrets(call: GitCall, clean: CleanRepository, target: GitTarg
     if "secrets" in call.prepared.arguments or not names.patterns:
         return
     listing = await run_on_network(["ls-remote", "--heads", target.url], clean, target, call.parts.way_out)
-    tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", listing.out.decode(errors="replace"))
+    tips = re.findall(_TIP, listing.out.decode(errors="replace"))
     # The full history: git would otherwise skip a branch that added such a file and was merged without it.
     walk = ["--full-history", "--name-only", "-z", "-c", "--no-renames", "--ignore-missing", "--stdin"]
     command = ["-C", clean.repository, "log", "--format=", *walk]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.facts import Push, Unclear, find_push
+from tests.support.covers import covers
 from tests.support.git_server import git
 
 URL = "https://git.example.org/ann/r"
@@ -239,11 +240,38 @@ def test_refs_that_cannot_be_read_are_refused(repository: Path) -> None:
         found(repository)
 
 
-def test_a_repository_whose_objects_are_named_by_sha256_says_so(tmp_path: Path) -> None:
+@covers("git.sha256-and-reftable")
+@pytest.mark.parametrize("words", [(), ("gc", "--quiet"), ("repack", "-adfq", "--window=50")])
+def test_a_repository_with_sha256_ids_is_read_like_any_other(tmp_path: Path, words: tuple[str, ...]) -> None:
     where = Path(os.path.realpath(tmp_path)) / "r"
     git("init", "--quiet", "--initial-branch=main", "--object-format=sha256", str(where))
-    tip = commit(where, "first")
-    push = found(where, remote=URL)
-    assert (len(tip), push.commit) == (64, tip)
-    assert push.summary.startswith(f"{tip[:12]} to `main`: the repository names its objects by SHA-256")
-    assert "SHA-256" in push.unseen
+    git("remote", "add", "origin", URL, cwd=where)
+    first = commit(where, "first")
+    git("update-ref", "refs/remotes/origin/main", "HEAD", cwd=where)
+    for name in ("src/main.py", "src/.env"):
+        (where / name).parent.mkdir(exist_ok=True)
+        (where / name).write_text("x")
+        git("add", "--force", name, cwd=where)
+        commit(where, name)
+    if words:
+        git(*words, cwd=where)
+    tip = at(where)
+    push = find_push(str(where), "origin", None, is_secret=lambda path: path.endswith(".env"))
+    told = f'{tip[:12]} "src/.env" to `main`: 2 commits more than {first[:12]}, which `origin` has'
+    assert (len(tip), push) == (64, Push("main", tip, first, told, ("src/.env",)))
+
+
+@covers("git.sha256-and-reftable")
+def test_a_branch_in_a_reftable_is_never_reported_as_none(tmp_path: Path) -> None:
+    where = Path(os.path.realpath(tmp_path)) / "r"
+    git("init", "--quiet", "--initial-branch=main", str(where))
+    commit(where, "first")
+    config = (where / ".git/config").read_text()
+    # Git itself writes this name there, because the branch that is checked out is in the table.
+    (where / ".git/HEAD").write_text("ref: refs/heads/.invalid\n")
+    (where / ".git/config").write_text(f"{config}[extensions]\n\trefstorage = reftable\n")
+    with pytest.raises(Unclear, match="in a table"):
+        found(where)
+    (where / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    (where / ".git/config").write_text(f"{config}[extensions]\n\trefstorage = files\n")
+    assert found(where).branch == "main"

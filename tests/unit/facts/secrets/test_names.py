@@ -81,6 +81,25 @@ def test_code_paths_variables_and_prose_are_left_alone(text: str) -> None:
     assert MASKER.mask_text(text) == text
 
 
+@covers("secrets.the-working-directory-is-shown")
+def test_the_working_directory_is_no_password() -> None:
+    for value in ("/home/ann/MyProject", "/Users/Ann/Work/Shop-2", "/", "/srv/App_2/"):
+        variables = f"export PWD={value}\nOLDPWD={value}\nHOME=/home/ann"
+        assert MASKER.mask_text(variables) == variables
+        assert MASKER.mask_text(f'{{"PWD": "{value}"}}') == f'{{"PWD": "{value}"}}'
+        assert MASKER.mask_json({"PWD": value}) == {"PWD": value}
+        assert MASKER.mask_json([{"name": "PWD", "value": value}]) == [{"name": "PWD", "value": value}]
+
+
+@pytest.mark.parametrize(
+    "text", [f"PWD={WORD}", f"pwd=/{WORD}", f"DB_PWD=/home/{WORD}", "PWD=/Xk29dJs0a9+1/22", "Pwd=/home/Ann/Xk29dJs0a9"]
+)
+def test_a_password_under_a_like_name_is_masked(text: str) -> None:
+    name, _, value = text.partition("=")
+    assert value not in MASKER.mask_text(text)
+    assert MASKER.mask_json({name: value}) != {name: value}
+
+
 def test_pairs_in_json_are_masked_and_lists_of_words_are_not() -> None:
     value = [["authorization", f"Bearer {WORD}"], ["password", "username"], {"auth": LOGIN}, {"auth": "basic"}, ["x-api-key", WORD]]
     masked = re.sub(r":[0-9a-f]{8}\]", "]", json.dumps(MASKER.mask_json(value)))

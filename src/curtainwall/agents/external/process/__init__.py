@@ -29,6 +29,7 @@ from curtainwall.agents.external.process.launch import (
     find_claude,
     process_folders,
 )
+from curtainwall.agents.external.process.packed_state import pack_state
 from curtainwall.agents.external.process.session_process import ProcessPorts
 from curtainwall.agents.external.process.transcripts import StoredConversation, conversations_in, project_slug, transcript_path
 
@@ -60,6 +61,7 @@ __all__ = [
     "conversation_status",
     "conversations_in",
     "find_claude",
+    "pack_state",
     "process_folders",
     "project_slug",
     "transcript_path",

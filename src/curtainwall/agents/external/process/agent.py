@@ -14,7 +14,8 @@ from curtainwall.agents.external.process.conversation import (
     replace_lost_conversation,
 )
 from curtainwall.agents.external.process.launch import EXTENSION, AgentCrashed, AgentErred, AgentGarbled, AgentSilent, LoginNeeded, NoAnswer
-from curtainwall.agents.external.process.pool import ProcessPool
+from curtainwall.agents.external.process.packed_state import unpack_state
+from curtainwall.agents.external.process.pool import ProcessPool, Seat
 from curtainwall.agents.external.process.running_process import ProcessMeans, RunningProcess
 from curtainwall.agents.external.process.session_process import ProcessPorts, SessionProcess
 from curtainwall.agents.external.process.turn import ConversationLost, ProcessTurn, ProcessTurnPorts
@@ -151,7 +152,7 @@ class ProcessAgent:
             return TurnResult(status=TurnStatus.WAITING, waits_for=waits_for)
         telling = LiveText(at, around.journal, around.clock, around.masker)
         async with self._pool.borrow(at.session, telling.does) as seat:
-            keeper = SessionProcess(around, self._pool, seat, past, telling.does)
+            keeper = await self._keeper(seat, past, telling.does)
             try:
                 return await TurnWork(at, keeper, telling, lambda: self._synced(at.session)).work()
             except TurnFailed as fault:
@@ -168,7 +169,7 @@ class ProcessAgent:
         tell("summarising older messages")
         try:
             async with self._pool.borrow(session, tell) as seat:
-                keeper = SessionProcess(around, self._pool, seat, self._synced(session), tell)
+                keeper = await self._keeper(seat, self._synced(session), tell)
                 done = await keeper.shortened(instructions)
             why = "there is nothing that a summary could replace"
         except CurtainwallError as fault:
@@ -191,12 +192,18 @@ class ProcessAgent:
     async def wake(self, session: SessionId) -> str:
         """Start a session's process ahead of its next turn and return the outcome; without a first message there is none to resume."""
         async with self._pool.borrow(session, lambda _: None) as seat:
-            running = await SessionProcess(self._around, self._pool, seat, self._synced(session), lambda _: None).resumed()
+            running = await (await self._keeper(seat, self._synced(session), lambda _: None)).resumed()
         return AWAKE if running is not None else "it has no conversation to go on with yet; its process starts with the next message"
 
     async def close(self) -> None:
         """End all processes."""
         await self._pool.close()
+
+    async def _keeper(self, seat: Seat, past: ProcessHistory, tell: Callable[[str], None]) -> SessionProcess:
+        """Return the session's process in a borrowed seat, with its files at hand."""
+        keeper = SessionProcess(self._around, self._pool, seat, past, tell)
+        await asyncio.to_thread(unpack_state, keeper.folders)
+        return keeper
 
     def _synced(self, session: SessionId) -> ProcessHistory:
         past = self._histories.get(session)

@@ -1,13 +1,16 @@
 """A session's conversation with Claude Code, compared between log and disk: whether it can be resumed, is already answered, or was lost."""
 
+import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 from curtainwall.agents import external as foreign
 from curtainwall.agents.external.process.launch import EXTENSION, ProcessFolders
+from curtainwall.agents.external.process.packed_state import is_packed, unpack_state
 from curtainwall.agents.external.process.transcripts import (
     GONE,
     PART_MISSING,
@@ -88,6 +91,8 @@ class ProcessHistory(foreign.ExternalHistory):
         return "\n\n".join(f"{speaker}: {text}" for speaker, text in after)
 
 
+_WRITTEN_WITHIN: Final = 5.0
+_LOOK_AGAIN: Final = 0.05
 _NAME: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -102,7 +107,9 @@ class ConversationStatus:
 
 
 def conversation_status(past: ProcessHistory, folders: ProcessFolders) -> ConversationStatus:
-    """Compare the log with the files."""
+    """Compare the log with the files; those of an archived conversation are not looked into."""
+    if is_packed(folders):
+        return ConversationStatus(past.conversation, "kept" if past.marks else "none")
     stored = conversations_in(folders.state, folders.workspace)
     orphans = tuple(each for each in stored if each.conversation != past.conversation)
     if not past.conversation or not past.marks:
@@ -126,6 +133,7 @@ def claim_conversation(folders: ProcessFolders, conversation: str, source: Path 
     """Check that a session can continue a conversation, after copying it from `source` if given; raise `CommandRefused`."""
     if not _NAME.fullmatch(conversation):
         raise CommandRefused(f"{quoted(conversation)} is no id of a conversation")
+    unpack_state(folders)
     if source is not None:
         original = read_transcript(source)
         if isinstance(original, Damage):
@@ -134,6 +142,25 @@ def claim_conversation(folders: ProcessFolders, conversation: str, source: Path 
     transcript = read_transcript(transcript_path(folders.state, folders.workspace, conversation))
     if isinstance(transcript, Damage):
         raise CommandRefused(f"the conversation `{conversation}` cannot be adopted: {transcript.why}")
+
+
+async def find_message(folders: ProcessFolders, conversations: Sequence[str], mark: str, before: Sequence[str]) -> str | None:
+    """Return which of these conversations has our message and leads back to those before it; None if none does in time."""
+    names = [name for name in conversations if _NAME.fullmatch(name)]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_WRITTEN_WITHIN):
+            # The agent writes its transcript a moment after it has started on a message, and sends no signal.
+            while True:
+                for name in names:
+                    transcript = await asyncio.to_thread(read_transcript, transcript_path(folders.state, folders.workspace, name))
+                    if isinstance(transcript, ClaudeTranscript) and transcript.has(mark):
+                        return name if transcript.leads_back([*before, mark]) and _has_past(transcript, before) else None
+                await asyncio.sleep(_LOOK_AGAIN)
+    return None
+
+
+def _has_past(transcript: ClaudeTranscript, before: Sequence[str]) -> bool:
+    return not before or any(transcript.has(mark) for mark in before)
 
 
 _LACKS = "Your memory lacks what was said last:\n\n{told}\n\nNow:\n\n"

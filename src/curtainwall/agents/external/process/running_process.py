@@ -60,6 +60,11 @@ class RunningProcess:
         self._stdout = LineSplitter(_LONGEST_LINE)
         self._lines: deque[bytes] = deque()
         self._pings = 0
+        self.conversation = start.conversation
+        """The conversation that it is in; the agent may have given it another name."""
+        self.names = {start.conversation}
+        """The names that the agent has called it by."""
+        self._other_locks: list[FileLock] = []
         self.has_been_told = False
         """It got a message before the current one, and may still be answering that."""
         self.reach = ProcessNetwork()
@@ -104,6 +109,16 @@ class RunningProcess:
                 return None
             self._lines.extend(line for line in self._stdout.feed(data) if line.strip())
         return self.listener.parse_stdout(self._lines.popleft())
+
+    def rename(self, conversation: str, name: str) -> None:
+        """Go on in a conversation under the name that the agent has for it; raise if another process is in it."""
+        if conversation != self.conversation:
+            lock = lock_file(self.start.folders.locks / f"{conversation}.lock")
+            if lock is None:
+                raise ConversationTaken(f"another process is in the conversation of session `{self.session}`; use that one or stop it")
+            self._other_locks.append(lock)
+        self.conversation = conversation
+        self.names.add(name)
 
     async def is_well(self, patience: float) -> bool:
         """Tell whether it answers a ping, which leaves no trace in the conversation."""
@@ -167,6 +182,7 @@ class RunningProcess:
         start = self.start
         start.folders.locks.mkdir(mode=0o700, parents=True, exist_ok=True)
         stack.callback((await self._lock(start.folders.locks / f"{start.conversation}.lock")).release)
+        stack.callback(self._release_others)
         start.folders.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.reach = reach = await stack.enter_async_context(means.outside.open(self.session, start.folders.run, means.user, (PROVIDER,)))
         if not reach.keys.get(PROVIDER):
@@ -179,6 +195,10 @@ class RunningProcess:
         reader = asyncio.create_task(self._read_errors(confined))
         stack.push_async_callback(_cancel, reader)
         stack.push_async_callback(_cancel, self._ended)
+
+    def _release_others(self) -> None:
+        for lock in self._other_locks:
+            lock.release()
 
     async def _read_errors(self, confined: ConfinedProcess) -> None:
         lines = LineSplitter(_LONGEST_COMPLAINT)

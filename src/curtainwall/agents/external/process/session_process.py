@@ -15,6 +15,7 @@ from curtainwall.agents.external.process.launch import (
     BETWEEN_TURNS,
     EXTENSION,
     AgentErred,
+    AgentGarbled,
     AgentSilent,
     ProcessFolders,
     ProcessLimits,
@@ -31,6 +32,7 @@ from curtainwall.agents.external.process.wire import (
     ControlRequest,
     LoggedOut,
     MessageStarted,
+    Noise,
     Signal,
     message_line,
 )
@@ -81,6 +83,8 @@ async def _exchange(running: RunningProcess, text: str, mark: str, patience: flo
                     match signal:
                         case ControlRequest():
                             await running.send(signal.reply)
+                        case Noise(is_broken=True):
+                            raise AgentGarbled("the agent wrote a line of broken JSON and was ended")
                         case ReportedFailure() | LoggedOut() | CompactionFailed():
                             raise AgentErred(f"claude: {signal.why[:MOST_WORDS]}")
                         case MessageStarted():
@@ -134,7 +138,7 @@ class SessionProcess:
     def warm(self) -> RunningProcess | None:
         """Return the running process if it has the right conversation and model."""
         running = self.seat.running
-        if running is None or not running.is_alive or running.start.conversation != self.past.conversation:
+        if running is None or not running.is_alive or running.conversation != self.past.conversation:
             return None
         return running if running.start.model == claude_model(self.past.model) else None
 

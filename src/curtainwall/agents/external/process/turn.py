@@ -23,13 +23,14 @@ from curtainwall.agents.external import (
     TurnWatch,
     WholeText,
 )
-from curtainwall.agents.external.process.conversation import ProcessHistory
+from curtainwall.agents.external.process.conversation import ProcessHistory, find_message
 from curtainwall.agents.external.process.launch import (
     EXTENSION,
     HOW_TO_SIGN_IN,
     AgentErred,
     AgentGarbled,
     AgentSilent,
+    ConversationTaken,
     LoginNeeded,
     ProcessLimits,
 )
@@ -241,7 +242,7 @@ class ProcessTurn:
                 if uses := self.telling.used(signal):
                     await self._record(*uses)
             case ConversationName():
-                self._require_conversation(signal.conversation)
+                await self._take_name(signal.conversation)
             case ReportedFailure():
                 self._failure = AgentErred(f"claude: {signal.why[:MOST_WORDS]}")
                 self._is_over = not signal.stop or self._stop()
@@ -258,7 +259,7 @@ class ProcessTurn:
                 await self._keep()
                 await self.running.send(signal.reply)
             case Noise():
-                self._take_noise(signal.line)
+                self._take_noise(signal)
             case ControlReply() | MessageStarted() | CompactionDone() | CompactionSummary() | CompactionFailed():
                 pass
             case _:
@@ -268,14 +269,28 @@ class ProcessTurn:
         self.must_end = True
         return True
 
-    def _require_conversation(self, conversation: str) -> None:
-        if conversation != self.running.start.conversation:
-            # It started a new conversation instead of resuming the given one.
+    async def _take_name(self, name: str) -> None:
+        """Follow the agent to another name of the conversation; raise if it began another one instead of resuming the given one."""
+        if name in self.running.names:
+            return
+        marks = [mark for mark, _ in self.past.marks] if self.past.conversation == self.running.conversation else []
+        found = await find_message(self.running.start.folders, (self.running.conversation, name), self.mark, marks)
+        if found is None and not self.running.start.is_new:
             self.must_end = True
             raise ConversationLost("the agent began another conversation")
+        try:
+            # In a new conversation nothing was said before that the agent could lack.
+            self.running.rename(found or self.running.conversation, name)
+        except ConversationTaken:
+            self.must_end = True
+            raise
 
-    def _take_noise(self, line: bytes) -> None:
-        self._noise.append(line)
+    def _take_noise(self, noise: Noise) -> None:
+        self._noise.append(noise.line)
+        if noise.is_broken:
+            # It may have been the end of the turn, for which we would wait in vain.
+            self.must_end = True
+            raise AgentGarbled(f"the agent wrote a line of broken JSON and was ended: {_shown([noise.line])}")
         if len(self._noise) > _MOST_NOISE:
             self.must_end = True
             raise AgentGarbled(f"the agent writes what is not stream-json and was ended: {_shown(self._noise[:3])}")
@@ -310,7 +325,7 @@ class ProcessTurn:
         if self._is_noted:
             return {}
         self._is_noted = True
-        return {"conversation": self.running.start.conversation, "delivered": self.at.turn, "mark": self.mark}
+        return {"conversation": self.running.conversation, "delivered": self.at.turn, "mark": self.mark}
 
     async def _settled(self, fault: TurnFailed | None = None) -> Sequence[Progress]:
         """Return the events that end the turn, to be recorded together: the last message, the usage and the duration."""

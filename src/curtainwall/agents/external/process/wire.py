@@ -89,9 +89,10 @@ class LoggedOut:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """A line that is not stream-json."""
+    """A line that is not stream-json. A broken one was meant to be, so whatever it said is missing."""
 
     line: bytes
+    is_broken: bool = False
 
 
 Signal = (
@@ -140,7 +141,7 @@ class ClaudeStreamParser:
     def parse_stdout(self, line: bytes) -> Sequence[Signal]:
         """Parse a line of stdout."""
         event = parse_event(line.decode("utf-8", errors="replace"))
-        return (Noise(line[:200]),) if event is None else self._take(event)
+        return (Noise(line[:200], _is_broken(line)),) if event is None else self._take(event)
 
     def parse_stderr(self, line: str) -> Sequence[AgentReport]:
         """Parse a line of stderr."""
@@ -180,6 +181,20 @@ class ClaudeStreamParser:
         counts = {name: value for name, value in usage.items() if isinstance(value, int)} if isinstance(usage, dict) else {}
         measured = MeasuredContext(self._used, max(sizes, default=0), {**counts, "cost_usd": event.get("total_cost_usd")})
         return (measured, *(_classified(report) for report in self._output.take(event)))
+
+
+def _is_broken(line: bytes) -> bool:
+    """Tell whether a line looks like the beginning or the end of a JSON object and is not JSON."""
+    text = line.strip()
+    if not text.startswith(b"{") and not text.endswith(b"}"):
+        return False
+    try:
+        json.loads(text)
+    except ValueError:
+        return True
+    except RecursionError:
+        return False
+    return False
 
 
 def _classified(report: AgentReport) -> Signal:
