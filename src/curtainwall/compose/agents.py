@@ -236,7 +236,7 @@ async def run_agents(wired: GatedSessions, model_of: ModelOf, spec: SessionSpec)
         ContainerKind(wired, journal),
         ProcessKind(wired, journal),
     )
-    session_hooks = SessionHooks(wired.hooks, wired.lifecycle)
+    session_hooks = SessionHooks(wired.hooks, wired.lifecycle, float(wired.setup.config.hooks.idle))
     turns = Turns(registry, crew, wired.hooks, crew.last_words, wired.gate, session_hooks)
     watch = wired.setup.home.root / "run" / "watch"
     listening = RemoteListening(journal, registry.feed, wired.store.leases, watch)

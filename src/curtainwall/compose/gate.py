@@ -90,12 +90,12 @@ class GatedSessions:
 
 @asynccontextmanager
 async def session_hooks(wired: GatedSessions, session: SessionId) -> AsyncGenerator[None]:
-    """Notify hooks of the session's beginning on entry, and of its end on exit if it has ended; once each per session."""
-    await wired.lifecycle.settle(session)
+    """Notify hooks of the session's beginning on entry, and of its end on exit if it has ended; once each time it is open."""
+    await wired.lifecycle.settle(session, wired.registry.look_at(session).reopened)
     try:
         yield
     finally:
-        await wired.lifecycle.settle(session)
+        await wired.lifecycle.settle(session, wired.registry.look_at(session).reopened)
 
 
 @asynccontextmanager
@@ -157,6 +157,7 @@ async def open_gate(setup: Setup, runners: Mapping[str, Runner] | None = None, p
             )
         async with (
             _tool_hub(setup, native, ask_again, registry, masker, shares) as tools,
+            aclosing(hooks),
             aclosing(lifecycle_of(hooks, setup.home, registry)) as lifecycle,
         ):
             gate = SessionGate(

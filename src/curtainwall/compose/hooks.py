@@ -82,24 +82,25 @@ def user_hooks(configured: HookSettings, surroundings: "HookSurroundings", home:
 class SessionHooks:
     """Notifies hooks when sessions with agents in this process begin and end, if any hook listens."""
 
-    def __init__(self, hooks: "UserHooks", lifecycle: "Lifecycle") -> None:
+    def __init__(self, hooks: "UserHooks", lifecycle: "Lifecycle", idle_after: float) -> None:
+        self.idle_after = idle_after
         self._hooks = hooks
         self._lifecycle = lifecycle
 
-    async def begun(self, place: Place) -> None:
+    async def begun(self, place: Place, reopened: int) -> None:
         """Notify hooks of a beginning. Hooks that listen only for ends need it, too: after a crash, it shows which ends are missing."""
         if self._hooks.listens("SessionStart", place) or self._hooks.listens("SessionEnd", place):
-            await self._tried(self._lifecycle.begin, place.session)
+            await self._tried(self._lifecycle.begin, place.session, reopened)
 
-    async def ended(self, place: Place) -> None:
+    async def ended(self, place: Place, reopened: int) -> None:
         """Notify hooks of an end."""
         if self._hooks.listens("SessionEnd", place):
-            await self._tried(self._lifecycle.end, place.session)
+            await self._tried(self._lifecycle.end, place.session, reopened)
 
-    async def _tried(self, notify: Callable[[SessionId], Awaitable[None]], session: SessionId) -> None:
+    async def _tried(self, notify: Callable[[SessionId, int], Awaitable[None]], session: SessionId, reopened: int) -> None:
         """Notify hooks; if that fails, log it and let the session go on."""
         try:
-            await notify(session)
+            await notify(session, reopened)
         except (CurtainwallError, OSError) as fault:
             _LOG.warning("hooks could not be told of session `%s`: %s", session, fault)
 

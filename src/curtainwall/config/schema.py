@@ -230,21 +230,22 @@ class HooksSection(Section):
         None,
         description="a settings file in Claude Code's format; no agent can touch it, and no workspace may hold it",
     )
+    idle: Duration = Field(60, description="how long a session waits for the next message before `Notification` hooks hear that it is idle")
     PreToolUse: Groups = Field((), description="before a call; may deny it, have a human asked, or rewrite its arguments")
     PostToolUse: Groups = Field((), description="after a call")
     UserPromptSubmit: Groups = Field((), description="before a message reaches the agent; may block it, what they print is context")
-    SessionStart: Groups = Field((), description="once, when a session has begun; what they print is context")
+    SessionStart: Groups = Field((), description="once, when a session has begun or is opened again; what they print is context")
     SessionEnd: Groups = Field((), description="once, when a session has ended")
     Stop: Groups = Field((), description="when the agent is done with a turn; may send it back to work")
     StopFailure: Groups = Field((), description="when a turn ended because of the model's provider")
     PreCompact: Groups = Field((), description="before older messages become a summary; may block that")
     PostCompact: Groups = Field((), description="after that")
-    Notification: Groups = Field((), description="when a human's attention is wanted")
+    Notification: Groups = Field((), description="when an ask waits for an answer, or a session for the next message")
 
     @property
     def settings(self) -> dict[str, object]:
         """Return the groups as a settings file would hold them."""
-        groups = self.model_dump(exclude={"file"}, exclude_defaults=True)
+        groups = self.model_dump(exclude={"file", "idle"}, exclude_defaults=True)
         return {"hooks": _with_lists(groups)}
 
     @model_validator(mode="after")

@@ -65,6 +65,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     SessionView,
     SetCompaction,
     TurnEnded,
@@ -331,7 +332,9 @@ class Session:
                         raise CommandRefused("the message was withdrawn before the agent took it up")
                 case SessionClosed():
                     raise Closed(f"this session is closed: {event.reason}")
-                case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed() | TurnResumed() | InterruptAsked():
+                case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed() | SessionReopened():
+                    pass
+                case TurnResumed() | InterruptAsked():
                     pass
                 case ApprovalJoined() | ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn():
                     pass

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         RefuseCall,
         RemoveRoute,
         RenameSession,
+        ReopenSession,
         RepairSession,
         RequestCall,
         ResumeTurn,
@@ -149,6 +150,7 @@ if TYPE_CHECKING:
         SessionOpened,
         SessionReady,
         SessionRenamed,
+        SessionReopened,
         Workspace,
     )
     from curtainwall.model.events.turns import (
@@ -204,6 +206,7 @@ if TYPE_CHECKING:
         UserPromptSubmit,
     )
     from curtainwall.model.ids import (
+        ALL_GRANTS,
         HOUSE,
         ApprovalId,
         CallId,
@@ -326,6 +329,7 @@ else:
     __getattr__ = lazy_names(__name__)
 
 __all__ = [
+    "ALL_GRANTS",
     "ANSWER",
     "AWAKE",
     "BUILTIN_AGENT",
@@ -552,6 +556,7 @@ __all__ = [
     "RefusedRequest",
     "RemoveRoute",
     "RenameSession",
+    "ReopenSession",
     "RepairSession",
     "ReportedUse",
     "RequestCall",
@@ -581,6 +586,7 @@ __all__ = [
     "SessionQuery",
     "SessionReady",
     "SessionRenamed",
+    "SessionReopened",
     "SessionRow",
     "SessionStart",
     "SessionStatus",

@@ -70,6 +70,12 @@ class CloseSession(Command):
     """End the session; log and workspace stay."""
 
     reason: str
+    at_rest: bool = False
+    """Only if nothing is open in it: no turn, no queued message, no ask."""
+
+
+class ReopenSession(Command):
+    """Open a closed session again; does nothing to one that is open."""
 
 
 class ChangeMode(Command):
@@ -122,6 +128,8 @@ class SendMessage(Command):
     role: Literal["human", "context"] = "human"
     proven: bool = True
     """Whether the channel knows who wrote it, or only has somebody else's word for that, as a homeserver's."""
+    once: bool = False
+    """It is a single task: the session ends when the task is done and nothing else is open."""
 
 
 class WithdrawMessage(Command):
@@ -351,6 +359,7 @@ AnyCommand = (
     | ReadySession
     | RenameSession
     | CloseSession
+    | ReopenSession
     | ChangeMode
     | ChangeModel
     | DisableRule

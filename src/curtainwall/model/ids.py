@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import NewType
+from typing import Final, NewType
 
 SessionId = NewType("SessionId", str)
 StreamId = NewType("StreamId", str)
@@ -11,6 +11,8 @@ MessageId = NewType("MessageId", str)
 CallId = NewType("CallId", str)
 ApprovalId = NewType("ApprovalId", str)
 GrantId = NewType("GrantId", str)
+ALL_GRANTS: Final = GrantId("all")
+"""Names every grant of a session where one is to be revoked; no id is like this."""
 PermitId = NewType("PermitId", str)
 RuleId = NewType("RuleId", str)
 Label = NewType("Label", str)

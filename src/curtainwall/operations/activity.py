@@ -52,6 +52,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     SettingEvent,
     SpendingCounted,
     Subject,
@@ -182,7 +183,7 @@ class SessionActivity(OpenWork):
                 pass
             case CallRequested() | CallDenied() | CallLost() | CallDropped() | ApprovalJoined():
                 pass
-            case SessionReady() | HistoryInherited() | SessionRenamed() | SessionClosed():
+            case SessionReady() | HistoryInherited() | SessionRenamed() | SessionClosed() | SessionReopened():
                 pass
             case ModeChanged() | ModelChanged() | RuleDisabled() | RuleEnabled() | RouteAdded() | RouteRemoved():
                 pass

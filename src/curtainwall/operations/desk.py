@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from curtainwall.model import (
+    ALL_GRANTS,
     AnyCommand,
     AnyEvent,
     BudgetFigure,
     ChangeModel,
+    CloseSession,
     CommandRefused,
     ContextUse,
     Grant,
@@ -18,6 +20,7 @@ from curtainwall.model import (
     Opened,
     Opening,
     QueuedMessage,
+    ReopenSession,
     RevokeGrant,
     SendMessage,
     SessionId,
@@ -135,7 +138,7 @@ class SessionDesk:
         if key is not None and self._sessions.store.inbox.outcome(session_stream(session), key) is not None:
             # It was decided before, and the hooks ran then.
             return await self._sessions.registry.send(session, command, key)
-        if isinstance(command, RevokeGrant) and not _has_grant(self._state(session), command.grant):
+        if isinstance(command, RevokeGrant) and command.grant != ALL_GRANTS and not _has_grant(self._state(session), command.grant):
             await self._sessions.registry.revoke(command.grant, command.by)
             return self._sessions.registry.feed.head(session_stream(session))
         command = self._incoming.masked(command)
@@ -144,7 +147,11 @@ class SessionDesk:
         if isinstance(command, ChangeModel):
             # Refuse an unknown model here, or every later turn would fail.
             self._agents.require_model(self._sessions.names.of(session), command.model)
-        return await self._sessions.registry.send(session, command, key)
+        end = await self._sessions.registry.send(session, command, key)
+        if isinstance(command, CloseSession | ReopenSession):
+            # Hooks run where a session is attended: those for its end, and those for its start if it is open again.
+            self._attend(session)
+        return end
 
     def view(self, session: SessionId) -> SessionView:
         """Return the current view of a session; raise `NotFound`."""

@@ -15,6 +15,7 @@ from curtainwall.model import (
     Mode,
     OpenSession,
     ReadySession,
+    ReopenSession,
     Route,
     SessionId,
     SessionQuery,
@@ -42,8 +43,10 @@ async def begin_once(registry: SessionRegistry, session: SessionId, by: Who, ope
 
 
 async def complete_opening(registry: SessionRegistry, session: SessionId, by: Who) -> None:
-    """Make a session ready that was opened before: if a process ended in the middle of opening it, the next one completes it."""
+    """Make a session ready that was opened before: if it was closed, open it again; if a process ended while opening it, complete that."""
     try:
+        if registry.look_at(session).closed is not None:
+            await registry.send(session, ReopenSession(by=by))
         await registry.send(session, ReadySession(by=by))
     except Undecided as undecided:
         raise _nothing_opened(undecided) from None

@@ -25,6 +25,8 @@ from curtainwall.model import (
     Hooks,
     MessageAccepted,
     MessageId,
+    Millis,
+    Notification,
     Place,
     Presence,
     RecordProgress,
@@ -56,16 +58,22 @@ _LOG = logging.getLogger(__name__)
 _HOOKS_MAY_SEND_BACK = 3
 _A_MOMENT, _LOOK_AGAIN = 0.05, 1.0
 _INTERRUPTED = TurnResult(status=TurnStatus.INTERRUPTED, failure="interrupted")
+_IDLE = Notification(message="The session waits for the next message", title="Idle", notification_type="idle_prompt")
 
 
 class Lifetimes(Protocol):
     """Receives the start and end of sessions whose agents work here. Repeated calls change nothing."""
 
-    async def begun(self, place: Place) -> None:
-        """Called when a session is ready, before its agent first works here."""
+    @property
+    def idle_after(self) -> float:
+        """After how many seconds without a message hooks hear that a session is idle."""
         ...
 
-    async def ended(self, place: Place) -> None:
+    async def begun(self, place: Place, reopened: int) -> None:
+        """Called when a session is ready, before its agent first works here; it was opened again so many times."""
+        ...
+
+    async def ended(self, place: Place, reopened: int) -> None:
         """Called when a session is closed."""
         ...
 
@@ -98,7 +106,8 @@ class Turns:
         self._last_words = last_words
         self._attended: dict[SessionId, _Attended] = {}
         self._begun: dict[SessionId, TurnId] = {}
-        self._announced: set[SessionId] = set()
+        self._announced: dict[SessionId, int] = {}
+        """How often the sessions whose start was announced had been opened again by then."""
         self._is_winding_down = False
 
     def attend(self, session: SessionId) -> None:
@@ -117,7 +126,7 @@ class Turns:
     async def leave(self, session: SessionId) -> None:
         """Stop looking after a session. A running turn is parked as a crash would park it."""
         attended = self._attended.pop(session, None)
-        self._announced.discard(session)
+        self._announced.pop(session, None)
         if attended is not None:
             attended.presence.leave()
             attended.task.cancel()
@@ -130,7 +139,7 @@ class Turns:
         attended = self._attended.get(session)
         if attended is not None and attended.task is done:
             del self._attended[session]
-            self._announced.discard(session)
+            self._announced.pop(session, None)
             self._begun.pop(session, None)
 
     async def close(self) -> None:
@@ -145,6 +154,7 @@ class Turns:
     async def _attend(self, session: SessionId, presence: Presence) -> None:
         stream = session_stream(session)
         pause = _A_MOMENT
+        reported_turns: int | None = None
         with self._registry.wakes.waiter(stream, inbox_of(stream)) as woken:
             while True:
                 woken.clear()
@@ -153,16 +163,16 @@ class Turns:
                         if actor.state.opened is None:
                             # It was deleted.
                             return
+                        # A session that was idle before it was looked after here is not reported.
+                        reported_turns = actor.state.totals.turns if reported_turns is None else reported_turns
                         await self._announce_start(session, actor)
-                        if actor.state.closed is not None:
-                            await self._announce_end(actor)
+                        if await self._has_ended(actor):
                             return
                         while await self._step(session, actor, presence):
                             # What the step itself wrote is not news: the next step looks at it anyway.
                             woken.clear()
-                        if actor.state.closed is not None:
-                            # Closed in the meantime, and nothing will wake us again.
-                            await self._announce_end(actor)
+                        # It may have been closed in the meantime, and nothing would wake us again.
+                        if await self._has_ended(actor):
                             return
                 except Closed:
                     # Closed since it was held; the waiter is woken for that too.
@@ -180,42 +190,60 @@ class Turns:
                     _LOG.exception("session `%s` is looked after again in a moment", session)
                     await asyncio.sleep(_LOOK_AGAIN)
                     continue
-                pause = _A_MOMENT
+                pause, state = _A_MOMENT, actor.state
                 with actor.followed_by(self._beginning(session)):
-                    await self._wait_for_change(woken, actor.state)
+                    if self._lifetimes is not None and state.totals.turns != reported_turns and state.is_at_rest:
+                        idle_at = self._registry.clock.now() + Millis(self._lifetimes.idle_after * 1000)
+                        if not await self._wait_for_change(woken, state, idle_at):
+                            reported_turns = state.totals.turns
+                            await self._hooks.tell(_IDLE, state.place)
+                    else:
+                        await self._wait_for_change(woken, state)
 
-    async def _wait_for_change(self, woken: asyncio.Event, state: SessionState) -> None:
-        """Wait for news, at most until a queued message expires: its sender is notified then, whatever the message waits behind."""
+    async def _wait_for_change(self, woken: asyncio.Event, state: SessionState, at_most: Millis | None = None) -> bool:
+        """Wait for news and return whether there is any, at most until a time or until a queued message expires.
+
+        The sender of that message is notified then, whatever the message waits behind.
+        """
         expiries = [state.expiries[message] for message in state.queue if message in state.expiries]
-        if not expiries:
-            await woken.wait()
-            return
-        waits = (asyncio.create_task(woken.wait()), asyncio.create_task(self._registry.clock.sleep_until(min(expiries))))
+        ends = [*expiries, *(() if at_most is None else (at_most,))]
+        if not ends:
+            return await woken.wait()
+        waits = (asyncio.create_task(woken.wait()), asyncio.create_task(self._registry.clock.sleep_until(min(ends))))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waits:
                 each.cancel()
+        return woken.is_set()
 
     async def _announce_start(self, session: SessionId, actor: Actor) -> None:
         """Announce that the session has begun, before anything is done in it here."""
-        if session in self._announced or not actor.state.ready or actor.state.closed is not None:
+        state = actor.state
+        if self._is_announced(session, state) or not state.ready or state.closed is not None:
             return
         if self._lifetimes is not None:
-            await self._lifetimes.begun(actor.state.place)
-        self._announced.add(session)
+            await self._lifetimes.begun(state.place, state.reopened)
+        self._announced[session] = state.reopened
 
-    async def _announce_end(self, actor: Actor) -> None:
-        """Announce that the session has ended."""
-        if self._lifetimes is not None:
-            await self._lifetimes.ended(actor.state.place)
+    def _is_announced(self, session: SessionId, state: SessionState) -> bool:
+        return self._announced.get(session) == state.reopened
+
+    async def _has_ended(self, actor: Actor) -> bool:
+        """Announce the end of a session that is closed, and tell whether it still is: somebody may open it again meanwhile."""
+        while (ended := actor.state).closed is not None:
+            if self._lifetimes is not None:
+                await self._lifetimes.ended(ended.place, ended.reopened)
+            if actor.state.closed is not None and actor.state.reopened == ended.reopened:
+                return True
+        return False
 
     def _beginning(self, session: SessionId) -> Follow:
         """Return a callback that begins a turn in the same commit as its message, while the session is free."""
 
         def begin(state: SessionState, events: Sequence[AnyEvent]) -> AnyCommand | None:
             is_new = any(isinstance(event, MessageAccepted) for event in events)
-            if not is_new or session not in self._announced or not self._can_begin(state):
+            if not is_new or not self._is_announced(session, state) or not self._can_begin(state):
                 return None
             turn = self._begun[session] = TurnId(self._registry.mint())
             return StartTurn(by=SYSTEM, turn=turn)
@@ -352,7 +380,7 @@ class Turns:
         last_text = texts[-1] if texts else self._last_words(at.session)
         if result.status is TurnStatus.DONE:
             return await self._hooks.tell(Stop(last_assistant_message=last_text, stop_hook_active=is_again), place)
-        await self._hooks.tell(StopFailure(error=result.failure, last_assistant_message=last_text), place)
+        await self._hooks.tell(StopFailure(error=result.failure, error_details=result.fault, last_assistant_message=last_text), place)
         return HookReply()
 
 

@@ -84,7 +84,7 @@ class WebhookDeliveries:
         await open_new(self._wired.sessions, self._spec_for(delivery.hook, section), SYSTEM, session)
         data = SendMessage(by=by, message=MessageId(f"{session}-0"), text=str(mask(delivery.data)), role="context")
         await registry.send(session, data, "delivered")
-        prompt = SendMessage(by=by, message=MessageId(f"{session}-1"), text=str(mask(delivery.prompt)))
+        prompt = SendMessage(by=by, message=MessageId(f"{session}-1"), text=str(mask(delivery.prompt)), once=section.callback is None)
         await registry.send(session, prompt, "told")
         self._attend(session)
         return session

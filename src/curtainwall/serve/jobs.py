@@ -6,9 +6,12 @@ from curtainwall.config.schema import Config
 from curtainwall.model import (
     SessionId,
     SessionQuery,
+    TurnEnded,
+    session_stream,
 )
 from curtainwall.operations.lookup import is_stopped
 from curtainwall.runtime import Stores
+from curtainwall.session import lift
 
 
 def jobs_in(config: Config) -> tuple[Job, ...]:
@@ -28,6 +31,19 @@ def status_in(store: Stores) -> StatusOf:
             return "deleted"
         if is_stopped(store, rows[0]):
             return STOPPED
+        if rows[0].status == "closed":
+            return _last_ending(store, session) or "closed"
         return rows[0].ending if rows[0].status == "ready" and rows[0].turns else rows[0].status
 
     return status_of
+
+
+_TAIL = 32
+
+
+def _last_ending(store: Stores, session: SessionId) -> str:
+    """Return how the last turn of a session ended, judged by the end of its log; "" if that does not say."""
+    stream = session_stream(session)
+    last = store.log.read(stream, max(0, store.log.head(stream) - _TAIL))
+    ended = [event.status.value for event in map(lift, last) if isinstance(event, TurnEnded)]
+    return ended[-1] if ended else ""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import assert_never
 
 from pydantic import JsonValue
@@ -11,6 +12,7 @@ from curtainwall.channels.series import series_of
 from curtainwall.channels.webhook import CHANNEL, DeliveryStatus, WebhookEndpoint
 from curtainwall.compose.gate import GatedSessions
 from curtainwall.model import (
+    SYSTEM,
     Broken,
     CallDenied,
     CallDropped,
@@ -21,12 +23,14 @@ from curtainwall.model import (
     CallPermitted,
     CallRequest,
     CallRequested,
+    CloseSession,
     Conflict,
     CurtainwallError,
     SessionId,
     SessionQuery,
     SessionRow,
     TryLater,
+    TurnStatus,
     session_of,
     session_stream,
 )
@@ -34,7 +38,7 @@ from curtainwall.serve.deliveries import WebhookDeliveries, hooks_in
 from curtainwall.serve.listener import HttpService, ListenAddress
 from curtainwall.serve.service import Serving
 from curtainwall.serve.supervisor import Service
-from curtainwall.session import lift
+from curtainwall.session import TASK_DONE, lift
 
 TOOL = "fetch.get"
 _MANY = 1_000_000
@@ -117,7 +121,11 @@ class Callbacks:
             # Hold the session first: learning that another process has it costs nothing, and the log may be long.
             async with self._wired.registry.hold(session):
                 outcome = self._deliveries.whole_outcome(hook, session)
-                if outcome.status not in _ENDED or self._was_sent(session, url):
+                if outcome.status not in _ENDED:
+                    return True
+                if self._was_sent(session, url):
+                    self._settled.add(session)
+                    await self._end(session, outcome)
                     return True
                 # A callback that was approved while no process could send it goes first; otherwise request one.
                 answers = await gate.resume_answered(session) or (await gate.request(session, _request(session, url, outcome), wait=False),)
@@ -129,7 +137,15 @@ class Callbacks:
             return True
         if not any(answer.waiting for answer in answers):
             self._settled.add(session)
+            await self._end(session, outcome)
         return True
+
+    async def _end(self, session: SessionId, outcome: DeliveryStatus) -> None:
+        """End a session whose delivery is done and whose callback is settled; one without a callback ends with its turn."""
+        if outcome.status == TurnStatus.DONE:
+            # If something is open in it after all, it stays open.
+            with suppress(CurtainwallError):
+                await self._wired.registry.send(session, CloseSession(by=SYSTEM, reason=TASK_DONE, at_rest=True), "ending")
 
     def _callback_of(self, session: SessionId) -> tuple[str, str | None]:
         """Return the hook that a session was delivered to, and its callback address."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from curtainwall.session.blobs import blobs_of, logged_bytes
     from curtainwall.session.calls import MANY_RESOURCES, needs_program, with_program
     from curtainwall.session.card import LONGEST_PLAN, card_text, label_words, shows_all
-    from curtainwall.session.decide import decide, decide_by_log, is_decided_by_log, require_short_name
+    from curtainwall.session.decide import TASK_DONE, decide, decide_by_log, is_decided_by_log, require_short_name
     from curtainwall.session.diagnostics import Diagnostic, DiagnosticKind, diagnose
     from curtainwall.session.draft import Decided, decide_on, draft_after
     from curtainwall.session.evolve import apply, evolve, fold
@@ -66,6 +66,7 @@ __all__ = [
     "LONGEST_PLAN",
     "MANY_RESOURCES",
     "SETTLED_KEPT",
+    "TASK_DONE",
     "ActiveRules",
     "BlobCheck",
     "BreakerLimits",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from curtainwall.model import (
+    ALL_GRANTS,
     AlreadyAnswered,
     AnswerApproval,
     AnyEvent,
@@ -99,7 +100,9 @@ def expire(state: SessionState, command: ExpireApprovals, moment: Moment) -> tup
 def revoke(state: SessionState, command: RevokeGrant, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
     """Take back an answer that stands in this session."""
     rules.require_operator(command.by, "revoke")
-    named = [grant.id for grant in state.grants.values() if command.grant in (grant.id, grant.plan)]
+    named = [grant.id for grant in state.grants.values() if command.grant in (grant.id, grant.plan, ALL_GRANTS)]
+    if not named and command.grant == ALL_GRANTS:
+        raise NotFound("there is no grant in this session")
     if not named:
         raise NotFound(f"there is no grant `{command.grant}` in this session")
     return tuple(GrantRevoked(at=moment.at, grant=grant, by=command.by) for grant in named)

@@ -35,6 +35,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
 )
 
 KeepingEvent = LifeEvent | CallEvent | ModelEvent | ProgramEvent | ContextEvent
@@ -71,7 +72,7 @@ def blobs_of(event: AnyEvent) -> tuple[BlobRef, ...]:
             payloads.append(event.text)
         case HistoryInherited():
             refs.append(event.history)
-        case SessionOpened() | SessionReady() | SessionRenamed() | SessionClosed() | ModelFailed():
+        case SessionOpened() | SessionReady() | SessionRenamed() | SessionClosed() | SessionReopened() | ModelFailed():
             return ()
         case CallRequested() | CallDenied() | CallPermitted() | CallLost() | CallDropped():
             return ()

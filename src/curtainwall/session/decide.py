@@ -6,6 +6,8 @@ from typing import Final, TypeGuard, assert_never
 from curtainwall import policy
 from curtainwall.model import (
     HOUSE_CHANNELS,
+    OUTSIDE,
+    SYSTEM,
     AddLabels,
     AddRoute,
     AnswerApproval,
@@ -63,6 +65,7 @@ from curtainwall.model import (
     RefuseCall,
     RemoveRoute,
     RenameSession,
+    ReopenSession,
     RepairSession,
     RequestCall,
     ResumeTurn,
@@ -77,6 +80,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     SetCompaction,
     SpendingCounted,
     StartTurn,
@@ -98,6 +102,8 @@ from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState
 
 MOST_LETTERS: Final = 200
+TASK_DONE: Final = "done"
+"""The reason with which a session ends by itself: its single task is done."""
 
 
 def require_short_name(name: str) -> None:
@@ -108,7 +114,7 @@ def require_short_name(name: str) -> None:
 
 _BEFORE_READY = (ReadySession, InheritHistory, CloseSession, RepairSession, AddLabels, AddRoute, RemoveRoute, RenameSession)
 # A raise in a session that is closed counts in the sessions that share its budget.
-_AFTER_CLOSE = (RepairSession, RenameSession, ExpireApprovals, DeliverMessage, TakePeerAnswer, RaiseBudget)
+_AFTER_CLOSE = (RepairSession, RenameSession, ReopenSession, RevokeGrant, ExpireApprovals, DeliverMessage, TakePeerAnswer, RaiseBudget)
 _CONTROL = (
     ChangeMode,
     ChangeModel,
@@ -117,6 +123,7 @@ _CONTROL = (
     RaiseBudget,
     RenameSession,
     CloseSession,
+    ReopenSession,
     AddRoute,
     RemoveRoute,
 )
@@ -158,7 +165,9 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case RecordProgress():
             return _progress(state, command.events, moment)[0]
         case SendMessage():
-            message = MessageAccepted(at=at, message=command.message, text=command.text, by=by, role=command.role, proven=command.proven)
+            message = MessageAccepted(
+                at=at, message=command.message, text=command.text, by=by, role=command.role, proven=command.proven, once=command.once
+            )
             return (message,)
         case DeliverMessage():
             return peers.receive(state, command, rules, moment)
@@ -186,6 +195,8 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
             return (SessionRenamed(at=at, name=command.name, by=by),)
         case CloseSession():
             return _close(state, command, moment)
+        case ReopenSession():
+            return _reopen(state, command, moment)
         case ChangeMode():
             return () if command.mode is state.mode else (ModeChanged(at=at, mode=command.mode, by=by),)
         case ChangeModel():
@@ -346,7 +357,11 @@ def _end_turn(state: SessionState, command: EndTurn, rules: Rules, moment: Momen
         return (ended,)
     # The answers go first: with the turn's end, what was said in it is no longer at hand.
     replies = peers.answers(state, status, command.failure, rules, moment, fault=command.fault)
-    return (*replies, ended, *peers.compaction(state, rules, at))
+    events = (*replies, ended, *peers.compaction(state, rules, at))
+    # INVARIANT: the end of a single task and of its session are one commit, so that no crash leaves the session open.
+    if status is TurnStatus.DONE and state.once and fold(events, state).is_at_rest:
+        return (*events, SessionClosed(at=at, reason=TASK_DONE, by=SYSTEM))
+    return events
 
 
 def _cost_of(state: SessionState, command: TakePeerAnswer, moment: Moment) -> tuple[AnyEvent, ...]:
@@ -388,11 +403,39 @@ def _dropped(state: SessionState, moment: Moment, why: str, turn: TurnId | None 
 
 
 def _close(state: SessionState, command: CloseSession, moment: Moment) -> tuple[AnyEvent, ...]:
+    if command.at_rest and not state.is_at_rest:
+        raise CommandRefused(f"this session is not at rest: {_open_work_in_words(state)}")
     at, why = moment.at, "the session was closed"
     failed = (ModelFailed(at=at, turn=turn, request=request, failure=why) for request, turn in state.requests.items())
     ended = (TurnEnded(at=at, turn=state.turn, status=TurnStatus.INTERRUPTED, failure=why),) if state.turn is not None else ()
     replies = peers.unanswerable(state, tuple(state.peers), PeerStatus.FAILED, why, at)
-    return (*_dropped(state, moment, why), *failed, *replies, *ended, SessionClosed(at=at, reason=command.reason, by=command.by))
+    closed = SessionClosed(at=at, reason=command.reason, by=command.by)
+    return (*_dropped(state, moment, why), *failed, *replies, *ended, *_emptied_queue(state, command, moment), closed)
+
+
+def _open_work_in_words(state: SessionState) -> str:
+    asks, queued = len(state.approvals), len(state.queue)
+    words = (
+        "a turn waits" if state.turn_waits else "a turn runs" if state.turn is not None else "",
+        f"{asks} {'asks wait' if asks > 1 else 'ask waits'} for an answer" if asks else "",
+        f"{queued} {'messages are' if queued > 1 else 'message is'} queued" if queued else "",
+    )
+    return ", ".join(filter(None, words)) or "a call or an answer is still open"
+
+
+def _reopen(state: SessionState, command: ReopenSession, moment: Moment) -> tuple[AnyEvent, ...]:
+    if state.closed is None:
+        return ()
+    assert state.opened is not None
+    if state.opened.agent == OUTSIDE or state.opened.team:
+        raise Closed(f"this session is closed: {state.closed}; the next call or question opens another")
+    # Older versions left messages in the queue of a closed session; whoever reopens it does not mean those.
+    return (*_emptied_queue(state, command, moment), SessionReopened(at=moment.at, by=command.by))
+
+
+def _emptied_queue(state: SessionState, command: CloseSession | ReopenSession, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return the withdrawal of every queued message of people; those of teams have had their answer."""
+    return tuple(MessageWithdrawn(at=moment.at, message=message, by=command.by) for message in state.queue if message not in state.peers)
 
 
 def _start_turn(state: SessionState, command: StartTurn, moment: Moment) -> tuple[AnyEvent, ...]:

@@ -65,6 +65,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     Settlement,
     SpendingCounted,
     TextStreamed,
@@ -119,7 +120,7 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case MessageAccepted():
             state.totals.messages += 1
             if event.role == "human":
-                state.queue, state.repeats = (*state.queue, event.message), {}
+                state.queue, state.repeats, state.once = (*state.queue, event.message), {}, event.once
             if event.peer is not None:
                 state.peers = {**state.peers, event.message: event.peer}
                 if event.expires is not None:
@@ -211,7 +212,9 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case SessionRenamed():
             state.name = event.name
         case SessionClosed():
-            state.closed = event.reason
+            state.closed, state.once = event.reason, False
+        case SessionReopened():
+            state.closed, state.reopened = None, state.reopened + 1
         case ModeChanged():
             state.mode = event.mode
         case ModelChanged():

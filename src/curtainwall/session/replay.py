@@ -35,6 +35,7 @@ from curtainwall.model import (
     HistoryInherited,
     InterruptAsked,
     LifeEvent,
+    MessageWithdrawn,
     ModelEvent,
     ModelFailed,
     ModelRequested,
@@ -47,6 +48,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     TurnEnded,
     TurnEvent,
     TurnId,
@@ -62,7 +64,16 @@ WorkingEvent = LifeEvent | TurnEvent | ModelEvent
 _CALLS, _ANSWERS = Group[CallEvent](CallEvent), Group[AnswerEvent](AnswerEvent)
 _TURNS = Group[WorkingEvent](WorkingEvent)
 
-_AFTER_CLOSE = (SessionRenamed, ExtensionNoted, PeerAnswered, PeerAnswerTaken, BudgetRaised)
+_AFTER_CLOSE = (
+    SessionRenamed,
+    SessionReopened,
+    MessageWithdrawn,
+    GrantRevoked,
+    ExtensionNoted,
+    PeerAnswered,
+    PeerAnswerTaken,
+    BudgetRaised,
+)
 
 BlobCheck = Callable[[BlobRef], str | None]
 """Returns what is wrong with a blob, or None."""
@@ -183,6 +194,8 @@ def _broken_turn(seen: _Seen, seq: int, event: WorkingEvent) -> list[str]:
             return ["the session was opened twice"] if seen.opened else []
         case SessionClosed():
             seen.closed = True
+        case SessionReopened():
+            seen.closed = False
         case HistoryInherited():
             seen.inherits = True
         case ModelRequested():

@@ -120,6 +120,10 @@ class SessionState(OpenWork):
     opened: SessionOpened | None = None
     ready: bool = False
     closed: str | None = None
+    reopened: int = 0
+    """How often it was opened again after it had been closed."""
+    once: bool = False
+    """Whether the last message is a single task, with which the session ends."""
     name: str = ""
     model: str = ""
     mode: Mode = Mode.DEFAULT
@@ -181,6 +185,11 @@ class SessionState(OpenWork):
         if self.works:
             return Phase.WORKING
         return Phase.WAITING if self.turn is not None or self.approvals else Phase.READY
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Tell whether nothing is open: no turn, no call, no ask, no queued message, and no answer that a team waits for."""
+        return not (self.turn or self.calls or self.approvals or self.queue or self.peers or self.owed or self.compaction_asked is not None)
 
     @property
     def can_go_on(self) -> bool:

@@ -23,6 +23,7 @@ from curtainwall.store.projection import (
     RoutesEnded,
     SessionListed,
     SessionSet,
+    SessionUnlocked,
     TurnBegun,
     changes,
 )
@@ -53,6 +54,8 @@ def statements(change: Change) -> list[Statement]:
             return [("INSERT OR IGNORE INTO session VALUES (?, ?, ?, ?, ?, 'opening', ?, ?, ?, ?, 0, ?)", row)]
         case SessionSet(session, column, value):
             return [(_SET[column], (value, session))]
+        case SessionUnlocked(session):
+            return [("UPDATE session SET status = 'ready' WHERE session = ?", (session,))]
         case TurnBegun(session):
             return [(_BEGIN, (session,))]
         case LabelsSeen(session, labels):

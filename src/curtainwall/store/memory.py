@@ -65,6 +65,7 @@ from curtainwall.store.projection import (
     RoutesEnded,
     SessionListed,
     SessionSet,
+    SessionUnlocked,
     TurnBegun,
     changes,
 )
@@ -173,6 +174,9 @@ class MemoryIndex:
             case SessionSet(session, column, value):
                 if session in self._sessions and (column, self._sessions[session].status) != ("status", "closed"):
                     self._sessions[session] = replace(self._sessions[session], **{column: value})
+            case SessionUnlocked(session):
+                if session in self._sessions:
+                    self._sessions[session] = replace(self._sessions[session], status="ready")
             case TurnBegun(session):
                 if session in self._sessions:
                     row = self._sessions[session]

@@ -55,6 +55,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     SettingEvent,
     Settlement,
     StreamId,
@@ -82,6 +83,13 @@ class SessionSet:
     session: SessionId
     column: Literal["status", "name", "mode", "model"]
     value: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUnlocked:
+    """A closed session is open again."""
+
+    session: SessionId
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +188,7 @@ class AsksShown:
 Change = (
     SessionListed
     | SessionSet
+    | SessionUnlocked
     | TurnBegun
     | LabelsSeen
     | CallNamed
@@ -250,6 +259,8 @@ def _of_session(session: SessionId, event: SessionEvent) -> tuple[Change, ...]:
             return (SessionSet(session, "status", "ready"),)
         case SessionClosed():
             return (SessionSet(session, "status", "closed"),)
+        case SessionReopened():
+            return (SessionUnlocked(session),)
         case TurnStarted():
             return (TurnBegun(session),)
         case TurnResumed():

@@ -211,11 +211,31 @@ def test_every_event_is_a_line_and_the_last_line_is_the_document(program: Progra
     *events, result = map(json.loads, told.stdout.splitlines())
     assert [event["seq"] for event in events] == list(range(events[0]["seq"], events[0]["seq"] + len(events)))
     kinds = [event["event"] for event in events]
-    assert [kinds[0], kinds[-1]] == ["MessageAccepted", "TurnEnded"]
+    assert [kinds[0], *kinds[-2:]] == ["MessageAccepted", "TurnEnded", "SessionClosed"]
     assert {"ModelRequested", "CallRequested", "CallPermitted", "CallFinished", "AgentSpoke"} <= set(kinds)
     assert result.pop("event") == "result"
     assert result.keys() == KEYS
     assert "violets" in result["text"]
+
+
+@covers("session.a-task-ends-its-session", "session.closed-can-be-reopened")
+def test_a_task_that_is_done_ends_its_session_and_another_task_reopens_it(program: Program) -> None:
+    hook = program.scratch / "hook"
+    hook.write_text(f"#!/bin/sh\n{{ cat; echo; }} >> {program.scratch}/heard\n")
+    hook.chmod(0o700)
+    group = f'hooks = [{{type = "command", command = "{hook}"}}]'
+    program.home.mkdir(mode=0o700, exist_ok=True)
+    (program.home / "config.toml").write_text(f"[[hooks.SessionStart]]\n{group}\n[[hooks.SessionEnd]]\n{group}\n")
+    session = program.json("start", "--model", "demo", "hello")["session"]
+    assert program.json("sessions", "list")[0]["status"] == "closed"
+    assert program.json("start", "--resume", session, "help")["status"] == "done"
+    heard = [json.loads(line) for line in (program.scratch / "heard").read_text().splitlines() if line]
+    assert [(it["hook_event_name"], it.get("source") or it.get("reason")) for it in heard] == [
+        ("SessionStart", "startup"),
+        ("SessionEnd", "done"),
+        ("SessionStart", "resume"),
+        ("SessionEnd", "done"),
+    ]
 
 
 @covers("start.output-json")

@@ -125,12 +125,13 @@ class Heard:
 
     ends: list[SessionId] = field(default_factory=list[SessionId])
     faults: list[Exception] = field(default_factory=list[Exception])
+    idle_after: float = 60.0
 
-    async def begun(self, place: Place) -> None:
+    async def begun(self, place: Place, reopened: int) -> None:
         if self.faults:
             raise self.faults.pop()
 
-    async def ended(self, place: Place) -> None:
+    async def ended(self, place: Place, reopened: int) -> None:
         self.ends.append(place.session)
 
 

@@ -3,6 +3,8 @@
 import pytest
 
 from curtainwall.model import (
+    ALL_GRANTS,
+    OUTSIDE,
     SYSTEM,
     AddLabels,
     AddRoute,
@@ -41,6 +43,7 @@ from curtainwall.model import (
     ExpireApprovals,
     ExpireMessages,
     FinishCall,
+    GrantScope,
     HistoryInherited,
     InheritHistory,
     InterruptAsked,
@@ -74,6 +77,7 @@ from curtainwall.model import (
     RefuseCall,
     RemoveRoute,
     RenameSession,
+    ReopenSession,
     RepairSession,
     RequestCall,
     ResumeTurn,
@@ -91,6 +95,7 @@ from curtainwall.model import (
     SessionId,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     SetCompaction,
     StartTurn,
     TakePeerAnswer,
@@ -171,6 +176,7 @@ def every_command(by: Who = SYSTEM) -> list[AnyCommand]:
         ReadySession(by=by),
         RenameSession(by=by, name="another"),
         CloseSession(by=by, reason="enough"),
+        ReopenSession(by=by),
         ChangeMode(by=by, mode=Mode.PLAN),
         ChangeModel(by=by, model="other"),
         DisableRule(by=by, rule=RuleId("read-outside")),
@@ -209,7 +215,7 @@ def every_command(by: Who = SYSTEM) -> list[AnyCommand]:
 
 
 EARLY = (InheritHistory, ReadySession, RenameSession, CloseSession, AddLabels, AddRoute, RemoveRoute, RepairSession)
-LATE = (RenameSession, RepairSession, ExpireApprovals, FinishCall, DeliverMessage, TakePeerAnswer, RaiseBudget)
+LATE = (RenameSession, RepairSession, ReopenSession, RevokeGrant, ExpireApprovals, FinishCall, DeliverMessage, TakePeerAnswer, RaiseBudget)
 CONTROL = (
     AddRoute,
     AnswerApproval,
@@ -221,6 +227,7 @@ CONTROL = (
     RaiseBudget,
     RemoveRoute,
     RenameSession,
+    ReopenSession,
     RevokeGrant,
 )
 """Commands that only operators may give."""
@@ -610,6 +617,68 @@ def test_closing_an_idle_session_is_one_event() -> None:
     given(ready()).when(CloseSession(by=ANN, reason="")).then(SessionClosed(at=NOW, reason="", by=ANN)).when(
         CloseSession(by=ANN, reason="")
     ).then_refused("closed", Closed)
+
+
+TASK = SendMessage(by=ANN, message=MESSAGE, text="please", once=True)
+TASK_RUNS = (TASK, StartTurn(by=SYSTEM, turn=TURN))
+TASK_ENDS = EndTurn(by=SYSTEM, turn=TURN, status=TurnStatus.DONE)
+
+
+@covers("session.a-task-ends-its-session")
+def test_a_session_ends_in_the_same_commit_as_its_single_task() -> None:
+    here = given(ready(), *TASK_RUNS).when(TASK_ENDS)
+    here.then(like(TurnEnded, status=TurnStatus.DONE), SessionClosed(at=NOW, reason="done", by=SYSTEM))
+
+
+@covers("session.a-task-ends-its-session")
+def test_a_session_stays_open_after_a_task_that_failed_or_with_something_open() -> None:
+    failed = EndTurn(by=SYSTEM, turn=TURN, status=TurnStatus.FAILED, failure="no model")
+    assert given(ready(), *TASK_RUNS).happened(failed).state.phase is Phase.READY
+    assert given(ready(), *TASK_RUNS, asked(PUSH)).happened(TASK_ENDS).state.phase is Phase.WAITING
+    more = SendMessage(by=ANN, message=MessageId("m2"), text="and this")
+    assert given(ready(), *TASK_RUNS, more).happened(TASK_ENDS).state.phase is Phase.READY
+    assert given(ready(), turn_running()).happened(TASK_ENDS).state.phase is Phase.READY
+
+
+@covers("session.closed-can-be-reopened")
+def test_an_operator_opens_a_closed_session_again_with_its_labels_and_grants_but_without_its_queue() -> None:
+    here = given(ready(), AddLabels(by=SYSTEM, labels=(source("sensitive"),)), asked(PUSH), answer(PUSH, scope=GrantScope.SESSION))
+    here = here.happened(SendMessage(by=ANN, message=MESSAGE, text="later"), CloseSession(by=ANN, reason="enough"))
+    assert here.state.queue == ()
+    here.when(ReopenSession(by=EVE)).then_refused("`eve` is not an operator of `matrix`", NotAllowed)
+    here.when(SendMessage(by=ANN, message=MessageId("m2"), text="hi")).then_refused("this session is closed", Closed)
+    here = here.when(ReopenSession(by=OLGA)).then(SessionReopened(at=NOW, by=OLGA))
+    assert (here.state.phase, list(here.state.labels), len(here.state.grants)) == (Phase.READY, ["sensitive"], 1)
+    here.when(ReopenSession(by=OLGA)).then_nothing()
+
+
+def test_what_an_older_version_left_in_the_queue_of_a_closed_session_does_not_run_when_it_is_reopened() -> None:
+    queued = MessageAccepted(at=NOW, message=MESSAGE, text="long ago", by=ANN)
+    here = given(ready(), queued, CLOSED).when(ReopenSession(by=ANN))
+    here.then(MessageWithdrawn(at=NOW, message=MESSAGE, by=ANN), SessionReopened(at=NOW, by=ANN))
+
+
+def test_a_session_of_a_team_or_a_caller_is_not_reopened() -> None:
+    for whose in ({"team": "ops"}, {"agent": OUTSIDE}):
+        here = given(opened().model_copy(update=whose), SessionReady(at=NOW), CLOSED)
+        here.when(ReopenSession(by=ANN)).then_refused("the next call or question opens another", Closed)
+
+
+def test_closing_at_rest_leaves_a_session_alone_in_which_something_is_open() -> None:
+    close = CloseSession(by=ANN, reason="", at_rest=True)
+    given(ready(), turn_running()).when(close).then_refused("a turn runs")
+    given(ready(), asked(PUSH)).when(close).then_refused("1 ask waits for an answer")
+    given(ready(), SendMessage(by=ANN, message=MESSAGE, text="hi")).when(close).then_refused("1 message is queued")
+    given(ready()).when(close).then(SessionClosed(at=NOW, reason="", by=ANN))
+
+
+@covers("grants.revoked-all-at-once")
+def test_all_grants_of_a_session_are_revoked_at_once_also_after_its_end() -> None:
+    here = given(ready(), asked(PUSH), answer(PUSH, scope=GrantScope.SESSION), CloseSession(by=ANN, reason="enough"))
+    here.when(RevokeGrant(by=EVE, grant=ALL_GRANTS)).then_refused("operator", NotAllowed)
+    here = here.happened(RevokeGrant(by=ANN, grant=ALL_GRANTS))
+    assert here.state.grants == {}
+    here.when(RevokeGrant(by=ANN, grant=ALL_GRANTS)).then_refused("there is no grant in this session", NotFound)
 
 
 def test_a_late_answer_to_a_closed_session_hears_the_truth_about_its_approval_first() -> None:

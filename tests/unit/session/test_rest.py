@@ -18,6 +18,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     SettingEvent,
     TurnId,
     TurnResumed,
@@ -71,7 +72,7 @@ def test_a_kind_of_event_that_is_not_known_here_may_be_something_to_do() -> None
     assert is_at_rest([*entries_of((*BEGUN, *TURN)), Entry(STREAM, 7, "SomethingNew", 1, b"{}", b"")], is_whole=True) is False
 
 
-BEGIN_OR_END = {SessionOpened, SessionReady, HistoryInherited, SessionClosed}
+BEGIN_OR_END = {SessionOpened, SessionReady, HistoryInherited, SessionClosed, SessionReopened}
 
 
 @pytest.mark.parametrize("kind", sorted({*get_args(LifeEvent), *get_args(SettingEvent)} - BEGIN_OR_END, key=lambda kind: kind.__name__))

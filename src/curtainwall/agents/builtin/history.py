@@ -54,6 +54,7 @@ from curtainwall.model import (
     MessageEvent,
     MessageId,
     MessageWithdrawn,
+    Mode,
     ModeChanged,
     ModelChanged,
     ModelEvent,
@@ -73,6 +74,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     SettingEvent,
     SpeechEvent,
     SpendingCounted,
@@ -144,6 +146,7 @@ class ConversationHistory:
     """Whether an agent may have changed the workspace: it has replied or made calls, here or in the parent session."""
     last_words: str = ""
     model: str = ""
+    mode: Mode = Mode.DEFAULT
     workspace: Workspace | None = None
     threshold: float | None = None
     threshold_set: bool = False
@@ -249,7 +252,9 @@ class ConversationHistory:
                 self.has_acted = True
                 self._inherit(event)
             case SessionOpened():
-                self.model, self.workspace = event.model, event.workspace
+                self.model, self.workspace, self.mode = event.model, event.workspace, event.mode
+            case ModeChanged():
+                self.mode = event.mode
             case ModelChanged():
                 self.model = event.model
             case CompactionSet():
@@ -260,9 +265,9 @@ class ConversationHistory:
                 self.exhausted.discard(event.kind)
             case InstructionsPinned():
                 self.pinned[event.path] = (event.digest, str(self.load(event.text)))
-            case SessionReady() | SessionRenamed() | SessionClosed():
+            case SessionReady() | SessionRenamed() | SessionClosed() | SessionReopened():
                 pass
-            case ModeChanged() | RuleDisabled() | RuleEnabled() | LabelsAdded() | RouteAdded() | RouteRemoved():
+            case RuleDisabled() | RuleEnabled() | LabelsAdded() | RouteAdded() | RouteRemoved():
                 pass
             case ContextMeasured() | CompactionAsked() | CompactionSkipped() | BudgetWarned() | SpendingCounted() | WorkTimed():
                 pass

@@ -42,7 +42,6 @@ from curtainwall.model import (
     Journal,
     Live,
     Millis,
-    Mode,
     ModelFailed,
     ModelRequested,
     ModelResponded,
@@ -405,7 +404,7 @@ class BuiltinTurn:
 
     def _place(self) -> Place:
         assert self.talk.workspace is not None
-        return Place(session=self.at.session, workspace=self.talk.workspace, mode=Mode.DEFAULT)
+        return Place(session=self.at.session, workspace=self.talk.workspace, mode=self.talk.mode)
 
     def _used(self) -> int:
         """Return an estimate of the tokens in the next request."""

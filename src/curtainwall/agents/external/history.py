@@ -40,6 +40,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     SettingEvent,
     SpeechEvent,
     SpendingCounted,
@@ -158,7 +159,7 @@ class ExternalHistory:
             case HistoryInherited():
                 if event.history is not None:
                     self._inherit(self.load(Payload(blob=event.history)))
-            case SessionReady() | SessionRenamed() | SessionClosed():
+            case SessionReady() | SessionRenamed() | SessionClosed() | SessionReopened():
                 pass
             case RuleDisabled() | RuleEnabled() | LabelsAdded() | RouteAdded() | RouteRemoved():
                 pass

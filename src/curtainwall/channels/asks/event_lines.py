@@ -8,6 +8,7 @@ from curtainwall.channels.asks.cards import call_in_words
 from curtainwall.channels.plain import plain_line, short
 from curtainwall.facts import masks_in
 from curtainwall.model import (
+    SYSTEM,
     AnyEvent,
     ApprovalAnswered,
     ApprovalAsked,
@@ -61,6 +62,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     SettingEvent,
     SpendingCounted,
     ToolUsesReported,
@@ -179,6 +181,8 @@ def describe_change(event: AnyEvent, who: Who) -> EventLine | None:
             return EventLine("dim", f"{event.by} took grant `{event.grant}` back")
         case BudgetRaised():
             return EventLine("dim", f"{event.by} raised the budget of {event.kind} to {event.limit:,.10g}")
+        case SessionReopened():
+            return EventLine("dim", f"{event.by} opened the session again")
         case SessionOpened() | SessionReady() | HistoryInherited() | SessionClosed() | LabelsAdded() | RouteAdded() | RouteRemoved():
             return None
         case GrantGiven() | GrantUsed() | BudgetWarned() | BudgetExhausted() | SpendingCounted() | WorkTimed():
@@ -246,8 +250,9 @@ def _describe_session(event: LifeEvent | BudgetEvent | BreakerEvent | ContextEve
         case CompactionSkipped():
             return EventLine("warn", f"nothing was summarised: {plain_line(event.why)}")
         case SessionClosed():
-            return EventLine("warn", short(f"the session is closed: {event.reason}", 200))
-        case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed():
+            tone: Tone = "dim" if event.by == SYSTEM else "warn"
+            return EventLine(tone, short(f"the session is closed: {event.reason}", 200))
+        case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed() | SessionReopened():
             return None
         case BudgetRaised() | SpendingCounted() | WorkTimed():
             return None

@@ -13,12 +13,14 @@ from curtainwall.channels.slash import requests as want
 from curtainwall.channels.slash.requests import Request, SlashUsageError
 from curtainwall.channels.slash.words import parse
 from curtainwall.model import (
+    ALL_GRANTS,
     OUTSIDE,
     AnswerApproval,
     ApprovalId,
     AskCompaction,
     ChangeMode,
     ChangeModel,
+    CloseSession,
     CurtainwallError,
     DisableRule,
     EnableRule,
@@ -29,6 +31,7 @@ from curtainwall.model import (
     Opening,
     RaiseBudget,
     RenameSession,
+    ReopenSession,
     RevokeGrant,
     SendMessage,
     SessionId,
@@ -93,7 +96,7 @@ class Control:
                 return await self._talk(session, request)
             case want.Approve() | want.Deny() | want.Revoke():
                 return await self._answer(session, request, about)
-            case want.Rename() | want.Enable() | want.Disable() | want.SetMode() | want.SetModel() | want.Budget():
+            case want.Rename() | want.Close() | want.Enable() | want.Disable() | want.SetMode() | want.SetModel() | want.Budget():
                 return await self._set(session, request)
             case want.New() | want.Reset() | want.Fork() | want.Resume():
                 return await self._go(session, request)
@@ -112,6 +115,8 @@ class Control:
                 if not request.text.strip():
                     raise SlashUsageError("there is nothing to send")
                 message = self._line.new_message()
+                if self._desk.view(session).status == "closed":
+                    await self._desk.send(session, ReopenSession(by=self._who), f"reopen {message}")
                 await self._desk.send(session, SendMessage(by=self._who, message=message, text=request.text))
                 return SlashResult()
             case want.Interrupt():
@@ -132,6 +137,8 @@ class Control:
         match request:
             case want.Revoke():
                 await self._desk.send(session, RevokeGrant(by=self._who, grant=request.grant))
+                if request.grant == ALL_GRANTS:
+                    return SlashResult(("all grants of this session are taken back; what they answered asks again",))
                 return SlashResult((f"grant {plain_line(request.grant)} is taken back; what it answered asks again",))
             case want.Approve():
                 approval = request.approval or self._only_ask(session, about)
@@ -160,6 +167,9 @@ class Control:
             case want.Rename():
                 await send(session, RenameSession(by=who, name=request.name))
                 return SlashResult((f"this session is now `{plain_line(request.name)}`",))
+            case want.Close():
+                await send(session, CloseSession(by=who, reason=request.reason or f"closed by {who}", at_rest=not request.force))
+                return SlashResult((f"closed; its log and workspace stay, and `curtainwall start --resume {session}` opens it again",))
             case want.Enable():
                 await send(session, EnableRule(by=who, rule=request.rule))
                 return SlashResult((f"rule `{plain_line(request.rule)}` asks again",))

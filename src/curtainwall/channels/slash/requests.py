@@ -95,6 +95,14 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True)
+class Close:
+    """End this session, also with open work if `force` is set."""
+
+    reason: str = ""
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ShowRules:
     """List the rules in force."""
 
@@ -218,7 +226,7 @@ Talk = Message | Interrupt | Compact | CompactAt
 Reply = Approve | Deny | Revoke
 """Requests that answer an ask or revoke an answer."""
 
-Setting = Rename | Enable | Disable | SetMode | SetModel | Budget
+Setting = Rename | Close | Enable | Disable | SetMode | SetModel | Budget
 """Requests that change the session, or show what could be changed."""
 
 Move = New | Reset | Fork | Resume

@@ -182,6 +182,11 @@ def _compact(rest: str) -> Request:
     return want.Compact(rest)
 
 
+def _close(rest: str) -> Request:
+    first, _, last = rest.partition(" ")
+    return want.Close(_name(last.strip()), force=True) if first == "--force" else want.Close(_name(rest))
+
+
 def _help(rest: str) -> Request:
     name = rest.removeprefix("/").casefold()
     if name and name not in WORDS:
@@ -206,7 +211,12 @@ WORDS: Final[dict[str, SlashWord]] = {
         ),
         SlashWord("enable", "RULE", "let a disabled rule ask again", lambda rest: want.Enable(RuleId(_one(rest, "rule")))),
         SlashWord("grants", "", "list the answers that stand in this session", _no_arguments(want.Grants())),
-        SlashWord("revoke", "GRANT", "take a standing answer back", lambda rest: want.Revoke(GrantId(_one(rest, "grant").casefold()))),
+        SlashWord(
+            "revoke",
+            "GRANT|all",
+            "take a standing answer back, or all those of this session",
+            lambda rest: want.Revoke(GrantId(_one(rest, "grant").casefold())),
+        ),
         SlashWord("budget", "[tokens|steps|seconds|dollars AMOUNT]", "show what is used up, or allow so much in all", read_budget),
         SlashWord("context", "", "show how full the model's context is", _no_arguments(want.Context())),
         SlashWord("compact", "[INSTRUCTIONS | at 70% | off]", "summarise older messages now, or say when that happens by itself", _compact),
@@ -226,7 +236,8 @@ WORDS: Final[dict[str, SlashWord]] = {
         SlashWord("skills", "", "list the skills of this session, and which of them ask", _no_arguments(want.ShowSkills())),
         SlashWord("memory", "", "show what sessions here can recall, and where it is kept", _no_arguments(want.ShowMemory())),
         SlashWord("clear", "", "clear the screen; nothing is forgotten", _no_arguments(want.Clear())),
-        SlashWord("quit", "", "leave; open asks stay open", _no_arguments(want.Quit())),
+        SlashWord("close", "[--force] [REASON]", "end this session; its log and workspace stay, and it can be resumed", _close),
+        SlashWord("quit", "", "leave; the session stays open, and so do its asks", _no_arguments(want.Quit())),
         SlashWord("exit", "", "the same as /quit", _no_arguments(want.Quit())),
     )
 }

@@ -12,6 +12,7 @@ from typing import Final
 
 from curtainwall.channels.asks.cards import call_in_words
 from curtainwall.channels.asks.event_lines import doubled_limit
+from curtainwall.channels.plain import counted
 from curtainwall.model import (
     Basis,
     ModelFailed,
@@ -97,11 +98,16 @@ def event_json(recorded: Recorded) -> str:
 
 
 def parting_words(view: SessionView) -> Iterator[str]:
-    """Yield how to continue a session; open asks stay open."""
+    """Yield what stays open in a session that its user leaves, and how to continue it."""
     yield from open_words(view.pending)
     yield from budget_words(view)
-    if view.status != "closed":
-        yield f"{resume_words(view.session)} goes on with this session"
+    if view.queue:
+        yield f"{counted(len(view.queue), 'queued message')} will be taken up when the session goes on"
+    if view.status == "closed":
+        yield f"the session is closed; {resume_words(view.session)} opens it again"
+    else:
+        state = "a turn is under way" if view.status in ("working", "waiting") else "nothing runs in it"
+        yield f"the session stays open, {state}: {resume_words(view.session)} goes on with it, `curtainwall sessions close` ends it"
 
 
 def open_words(asks: tuple[PendingAsk, ...]) -> Iterator[str]:

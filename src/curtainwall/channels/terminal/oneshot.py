@@ -28,6 +28,7 @@ from curtainwall.channels.terminal.exit import (
 from curtainwall.channels.terminal.output import AnswerWriter, OutputStream
 from curtainwall.channels.terminal.settings import OneShotSettings, SilenceTimer
 from curtainwall.model import (
+    SYSTEM,
     AgentSpoke,
     AnswerApproval,
     AnyEvent,
@@ -50,6 +51,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     SpeechEvent,
     TextStreamed,
     TurnEnded,
@@ -112,7 +114,9 @@ class OneShot:
     async def leave(self, task: str | None, *, interrupted: bool) -> int:
         """Queue the task for whoever resumes the session, and return the exit code."""
         if task is not None:
-            await self._line.desk.send(self._session, SendMessage(by=self._who, message=self._line.new_message(), text=task))
+            await self._line.desk.send(
+                self._session, SendMessage(by=self._who, message=self._line.new_message(), text=task, once=self._settings.ends)
+            )
         end = TaskEnd(TaskStatus.INTERRUPTED if interrupted else TaskStatus.WAITING)
         self._report_end(end)
         return EXIT_CODES[end.status]
@@ -123,7 +127,7 @@ class OneShot:
             self._turn = self._activity.turn
         else:
             self._message = self._line.new_message()
-            await self._line.desk.send(self._session, SendMessage(by=self._who, message=self._message, text=task))
+            await self._line.desk.send(self._session, SendMessage(by=self._who, message=self._message, text=task, once=self._settings.ends))
         self._end = end = asyncio.get_running_loop().create_future()
         with self._stopped_by_signal():
             self._settings.attend(self._session)
@@ -222,7 +226,7 @@ class OneShot:
                 self._finish(TaskEnd(TaskStatus.FAILED, f"the session is closed: {event.reason}"))
             case TurnEnded() | TurnResumed() | InterruptAsked() | ModelRequested() | ModelResponded() | ModelFailed():
                 pass
-            case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed():
+            case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed() | SessionReopened():
                 pass
             case _:
                 assert_never(event)
@@ -360,6 +364,9 @@ class OneShot:
     # What is written
 
     def _progress(self, event: AnyEvent) -> None:
+        if isinstance(event, SessionClosed) and event.by == SYSTEM:
+            # It ends with its task, which is reported anyway.
+            return
         line = describe_event(event, self._activity, self._typed)
         if line is not None and self._settings.shape != "stream-json":
             self._note(line.text)

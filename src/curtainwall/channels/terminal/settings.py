@@ -85,6 +85,8 @@ class OneShotSettings:
     attend: Attend = _leave_unattended
     owner_watch: OwnerWatch = OwnerWatch()
     input: "Input | None" = None
+    ends: bool = False
+    """Whether the session ends when the task is done."""
 
 
 class SilenceTimer:

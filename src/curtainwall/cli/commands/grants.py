@@ -6,16 +6,19 @@ from typing import Annotated
 import typer
 
 from curtainwall.cli.read_only import open_for_reading
-from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json, timestamp
+from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, note, show, show_json, timestamp
 from curtainwall.compose.store import open_store
 from curtainwall.host.home import find_home
 from curtainwall.host.user import local_user, when
 from curtainwall.model import (
+    ALL_GRANTS,
     GrantRow,
     GrantScope,
+    RevokeGrant,
     in_order,
+    session_stream,
 )
-from curtainwall.operations.lookup import find_grant
+from curtainwall.operations.lookup import find_grant, find_session
 
 app = typer.Typer()
 
@@ -49,24 +52,40 @@ def list_grants(
 
 @app.command()
 def revoke(
-    grant: Annotated[str, typer.Argument(metavar="ID", help="a grant or a plan, or the beginning of its id")],
+    grant: Annotated[str | None, typer.Argument(metavar="[ID]", help="a grant or a plan, or the beginning of its id")] = None,
+    session: Annotated[str | None, typer.Option(metavar="ID", help="instead: every grant of this session, but not of its project")] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Take an answer back, or with a plan's id all that are left of it; calls that are asked from now on ask again."""
+    """Take an answer back, with a plan's id all that are left of it; calls that are asked from now on ask again."""
     # Start-up time: listings need none of this.
     from curtainwall.compose.sessions import open_sessions
     from curtainwall.compose.setup import ActiveSetup, load_setup
 
+    if (grant is None) == (session is None):
+        raise Misuse("name one grant, or a session with --session")
     setup = load_setup()
     with open_store(setup.home) as store:
-        grant_id = find_grant(store.index, grant)
+        if session is None:
+            owner, ids = None, [find_grant(store.index, grant or "")]
+        else:
+            owner = find_session(store.index, session).session
+            ids = [row.grant.id for row in store.index.grants(of=session_stream(owner))]
 
     async def take_back() -> None:
         async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
-            await sessions.registry.revoke(grant_id, local_user())
+            if owner is None:
+                await sessions.registry.revoke(ids[0], local_user())
+            elif ids:
+                await sessions.registry.send(owner, RevokeGrant(by=local_user(), grant=ALL_GRANTS))
 
     asyncio.run(take_back())
-    show_json({"grant": grant_id, "revoked": True}) if output is Output.JSON else show(f"revoked {grant_id}")
+    if output is Output.JSON:
+        show_json({"grant": ids[0], "revoked": True} if owner is None else {"session": owner, "revoked": ids})
+        return
+    for each in ids:
+        show(f"revoked {each}")
+    if not ids:
+        note("no answer stands in this session")
 
 
 def _until(row: GrantRow) -> str:

@@ -22,6 +22,7 @@ from curtainwall.model import (
     TEAMS,
     AnyEvent,
     BudgetKind,
+    CloseSession,
     CommandRefused,
     RaiseBudget,
     RenameSession,
@@ -320,6 +321,47 @@ def rename(
 
     asyncio.run(send())
     show_json({"session": row.session, "name": name}) if output is Output.JSON else show(f"{row.session} is now `{inert(name)}`")
+
+
+@app.command()
+def close(
+    sessions: Annotated[list[str], typer.Argument(metavar="SESSION…", help="their ids, or the beginning of each")],
+    reason: Annotated[str, typer.Option(help="why, for the log and for hooks")] = "",
+    force: Annotated[bool, typer.Option("--force", help="also with open asks, queued messages or a turn under way")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """End sessions; their logs and workspaces stay, and the next message or `start --resume` opens them again."""
+    # Start-up time: listings need none of this.
+    from curtainwall.compose.gate import open_gate
+    from curtainwall.compose.setup import load_setup
+
+    setup, by = load_setup(), local_user()
+    with open_store(setup.home) as store:
+        rows = list({row.session: row for row in (find_session(store.index, session) for session in sessions)}.values())
+    kept: dict[str, str] = {}
+
+    async def run() -> None:
+        async with open_gate(setup) as wired:
+            for row in rows:
+                command = CloseSession(by=by, reason=reason or f"closed by {by}", at_rest=not force)
+                try:
+                    await wired.registry.send(row.session, wired.incoming.masked(command))
+                except CommandRefused as refusal:
+                    kept[row.session] = str(refusal)
+                else:
+                    await wired.lifecycle.settle(row.session, wired.registry.look_at(row.session).reopened)
+
+    asyncio.run(run())
+    closed = [row.session for row in rows if row.session not in kept]
+    if output is Output.JSON:
+        show_json({"closed": closed, "kept": [{"session": session, "why": why} for session, why in kept.items()]})
+    else:
+        for session in closed:
+            show(f"closed {session}")
+        for session, why in kept.items():
+            note(f"{session} stays as it is: {inert(why)}{'; --force ends it all the same' if 'not at rest' in why else ''}")
+    if kept:
+        raise typer.Exit(1)
 
 
 @app.command()

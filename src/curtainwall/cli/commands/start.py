@@ -296,6 +296,7 @@ async def _started(options: _StartOptions, setup: Setup) -> int:
         spec = session_spec(wired, options.agent, options.model, options.workspace, options.mode, options.name)
         work = await stack.enter_async_context(run_agents(wired, model_finder(wired), replace(spec, name="")))
         await _require_agent(options, work, spec)
+        ends = options.resume is None or find_session(wired.store.index, options.resume).status == "closed"
         session = await _session(options, work, spec, by)
         _ask_about_hooks(options, work, session)
         await stack.enter_async_context(ask_files_of(wired, session))
@@ -310,6 +311,7 @@ async def _started(options: _StartOptions, setup: Setup) -> int:
             keys=options.is_seen,
             attend=work.turns.attend,
             owner_watch=OwnerWatch(partial(holder_of, wired.store)),
+            ends=ends,
         )
         clone = RepoClone(wired, line, session, by, options.task, settings)
         parked = await clone.go_on() if options.resume is not None else None
@@ -346,7 +348,10 @@ async def _session(options: _StartOptions, work: RunningAgents, spec: SessionSpe
             note(line)
         session = opened.session
     elif options.resume is not None:
-        session = find_session(wired.store.index, options.resume).session
+        row = find_session(wired.store.index, options.resume)
+        session = row.session
+        if row.status == "closed" and options.task is None and not options.is_terminal:
+            raise CommandRefused(f"session `{session}` is closed and nothing waits in it; give a TASK to open it again")
         await complete_opening(wired.registry, session, by)
     else:
         return await open_new(wired.sessions, spec, by)

@@ -76,6 +76,12 @@ class SessionClosed(Event):
     by: Who
 
 
+class SessionReopened(Event):
+    """A closed session is open again, with everything that it knew, had touched and was granted."""
+
+    by: Who
+
+
 class ModeChanged(Event):
     """The session runs in another mode from here on."""
 
@@ -124,8 +130,8 @@ class RouteRemoved(Event):
     by: Who
 
 
-LifeEvent = SessionOpened | SessionReady | HistoryInherited | SessionRenamed | SessionClosed
-"""A session begins, goes on from another, changes its name, ends."""
+LifeEvent = SessionOpened | SessionReady | HistoryInherited | SessionRenamed | SessionClosed | SessionReopened
+"""A session begins, goes on from another, changes its name, ends, is opened again."""
 
 SettingEvent = ModeChanged | ModelChanged | RuleDisabled | RuleEnabled | LabelsAdded | RouteAdded | RouteRemoved
 """What a session runs under changes."""

@@ -26,6 +26,11 @@ def _is_so(value: bool) -> bool:
     return value
 
 
+def _is_not_so(value: bool) -> bool:
+    # As above: most messages are part of a conversation.
+    return not value
+
+
 class MessageAccepted(Event):
     """A channel took a message; it is queued durably and in order."""
 
@@ -37,6 +42,8 @@ class MessageAccepted(Event):
     expires: Millis | None = None
     proven: bool = Field(default=True, exclude_if=_is_so)
     """Whether the channel knows who wrote it, or only has somebody else's word for that, as a homeserver's."""
+    once: bool = Field(default=False, exclude_if=_is_not_so)
+    """It is a single task: the session ends when the task is done and nothing else is open."""
 
 
 class TurnStarted(Event):

@@ -53,6 +53,7 @@ from curtainwall.model import (
     HookReply,
     Hooks,
     NotFound,
+    Notification,
     OverBudget,
     Payload,
     PeerMessageSent,
@@ -82,7 +83,7 @@ from curtainwall.runtime.gate.waits import OrphanedAsks, WaitingCalls
 from curtainwall.runtime.no_hooks import NoHooks
 from curtainwall.runtime.sessions.actor import Actor
 from curtainwall.runtime.sessions.registry import SessionRegistry
-from curtainwall.session import CallStatus, OpenCall
+from curtainwall.session import CallStatus, OpenCall, inert
 
 
 class CallsUnderWay:
@@ -376,6 +377,8 @@ class SessionGate:
                     return Answer(call=pending.call, verdict=verdict)
                 case ApprovalAsked():
                     await self._try_approver(actor, prepared.subject, event.approval)
+                    if event.approval in actor.state.approvals:
+                        await self._hooks.tell(_ask_notification(event, prepared.subject), pending.place)
                     return await self._wait(actor, pending, event.approval, cursor, wait=wait)
                 case ApprovalJoined(call=pending.call, approval=approval):
                     return await self._wait(actor, pending, approval, cursor, wait=wait)
@@ -501,3 +504,14 @@ def _with_context(answer: Answer, reply: HookReply) -> Answer:
 def _ask_verdict(asked: ApprovalAsked) -> Verdict:
     rules = dict.fromkeys(rule for cover in asked.covers for rule in cover.rules)
     return Verdict(effect=Effect.ASK, because=tuple(rules), reason="a human is asked")
+
+
+_LONGEST_NOTICE: Final = 300
+
+
+def _ask_notification(asked: ApprovalAsked, subject: Subject) -> Notification:
+    """Return what hooks are told of an ask; the words of an agent in it are escaped and cut."""
+    about = ", ".join(f"{cover.role} {cover.value}" for cover in asked.covers)
+    words = inert(f"{subject.tool} waits for an answer to ask {asked.approval}: {about}")
+    message = words if len(words) <= _LONGEST_NOTICE else f"{words[: _LONGEST_NOTICE - 1]}…"
+    return Notification(message=message, title="Approval needed", notification_type="permission_prompt")

@@ -34,6 +34,7 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SessionReopened,
     SettingEvent,
     StreamId,
     Subject,
@@ -135,6 +136,7 @@ class _PermitState:
         self._permit = permit
         self._labels = set[Label]()
         self._is_revoked = False
+        self._is_closed = False
         self._is_over = False
 
     def holds(self) -> bool:
@@ -169,11 +171,14 @@ class _PermitState:
             case GrantRevoked():
                 self._is_revoked = True
                 return True
-            case ModeChanged() | RuleEnabled() | SessionClosed():
+            case SessionClosed():
+                self._is_closed = True
+                return True
+            case ModeChanged() | RuleEnabled():
                 return True
             case LabelsAdded() | CallPermitted():
                 return self._is_new(event.labels)
-            case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed():
+            case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed() | SessionReopened():
                 return False
             case ModelChanged() | RuleDisabled() | RouteAdded() | RouteRemoved() | GrantGiven() | GrantUsed():
                 return False
@@ -192,7 +197,8 @@ class _PermitState:
         registry, position = self._registry, self._position
         entries = registry.stores.log.read
         state = registry.look_at(self._session)
-        if state.opened is None:
+        # INVARIANT: a session that is opened again gives no permit back that its end took away.
+        if state.opened is None or self._is_closed:
             return False
         grants = fold_project(lift(entry) for entry in entries(position.project)).grants
         rules = position.rules.of_session(state.opened).with_project_grants(grants)

@@ -68,6 +68,11 @@ class UserHooks:
         self._copies = None if pins is None else Copies.of(pins)
         self._note = note
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._notifying: set[asyncio.Task[HookReply]] = set()
+
+    async def aclose(self) -> None:
+        """Wait for the hooks that nobody waits for."""
+        await asyncio.gather(*self._notifying, return_exceptions=True)
 
     async def before_call(self, subject: Subject, place: Place) -> HookReply:
         """Return what the hooks decide about this call; a hook that fails denies it."""
@@ -95,9 +100,14 @@ class UserHooks:
             return _NOTHING
 
     async def tell(self, event: HookEvent, place: Place) -> HookReply:
-        """Report an event other than a call to the hooks, before or after it happens."""
+        """Report an event other than a call to the hooks, before or after it happens. Nobody waits for those of a notification."""
         name = type(event).__name__
         if not self.listens(name, place):
+            return _NOTHING
+        if isinstance(event, Notification):
+            task = asyncio.create_task(self._fire(name, (_matched(event),), event.model_dump(mode="json"), place), name=f"{name} hooks")
+            self._notifying.add(task)
+            task.add_done_callback(self._notifying.discard)
             return _NOTHING
         return await self._fire(name, (_matched(event),), event.model_dump(mode="json"), place)
 

@@ -32,6 +32,7 @@ from curtainwall.model import (
     RuleDisabled,
     RuleEnabled,
     RuleId,
+    SessionClosed,
     SessionId,
     SessionRenamed,
     Who,
@@ -67,6 +68,23 @@ def test_a_message_goes_to_the_agent() -> None:
     assert told(desk, "//hello") == SlashResult()
     assert desk.last(MessageAccepted).text == "/hello"
     assert desk.last(MessageAccepted).by == ANN
+
+
+@covers("session.closed-can-be-reopened")
+def test_a_session_is_closed_and_the_next_message_opens_it_again() -> None:
+    desk = MemoryDesk()
+    assert "--resume" in told(desk, "/close that was all").lines[0]
+    assert desk.last(SessionClosed).reason == "that was all"
+    assert told(desk, "one more thing") == SlashResult()
+    assert desk.kinds()[-3:] == ["SessionClosed", "SessionReopened", "MessageAccepted"]
+
+
+def test_a_session_with_open_asks_is_closed_only_by_force() -> None:
+    desk, _, _ = asking("example.org")
+    assert "waits for an answer" in told(desk, "/close").lines[0]
+    assert not desk.has(SessionClosed)
+    assert not told(desk, "/close --force").refused
+    assert desk.has(SessionClosed)
 
 
 def test_nothing_is_not_sent() -> None:

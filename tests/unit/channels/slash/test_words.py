@@ -6,6 +6,7 @@ from curtainwall.channels.slash import WORDS, Approve, Deny, Message, Request, S
 from curtainwall.channels.slash.requests import (
     Budget,
     Clear,
+    Close,
     Compact,
     CompactAt,
     Context,
@@ -39,7 +40,7 @@ ID = ApprovalId("abc123")
 
 # The words that the design names; a word more or less is a decision.
 DESIGN = """help quit exit logs history clear session sessions new reset resume fork rename rules enable disable mode approve deny pending
-grants revoke budget context compact interrupt skills memory model why""".split()
+grants revoke budget context compact interrupt skills memory model why close""".split()
 
 
 @covers("slash.every-word")
@@ -57,6 +58,8 @@ def test_there_are_exactly_the_words_of_the_design() -> None:
         ("/help /approve", Help("approve")),
         ("/quit", Quit()),
         ("/exit", Quit()),
+        ("/close", Close()),
+        ("/close --force too late", Close("too late", force=True)),
         ("  /QUIT  ", Quit()),
         ("/clear", Clear()),
         ("/logs", Logs(15)),

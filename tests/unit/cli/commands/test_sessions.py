@@ -194,6 +194,17 @@ def test_a_session_gets_another_name(run: Run, places: Places) -> None:
     assert run("sessions", "rename", session, " ").code == 1
 
 
+@covers("session.closed-can-be-reopened")
+def test_sessions_are_closed_unless_something_is_open_in_them(run: Run, places: Places) -> None:
+    idle, _ = session_in(places.workspace)
+    asks, _ = session_in(places.workspace, OUTSIDE)
+    closed = run("sessions", "close", idle, asks, "--reason", "tidying up", "--output", "json")
+    assert (closed.code, closed.json["closed"], [it["session"] for it in closed.json["kept"]]) == (1, [idle], [asks])
+    assert "1 ask waits for an answer" in closed.json["kept"][0]["why"]
+    assert run("sessions", "close", asks, "--force").code == 0
+    assert {row["status"] for row in run("sessions", "list", "--output", "json").json} == {"closed"}
+
+
 def test_an_export_holds_the_logged_bytes_and_replays(run: Run, places: Places, tmp_path: Path) -> None:
     session, _ = session_in(places.workspace, OUTSIDE, read("a"))
     file = tmp_path / "export.jsonl"

@@ -7,12 +7,15 @@ from pathlib import Path
 
 from curtainwall.model import (
     AnyCommand,
+    ChangeMode,
     CloseSession,
     HookEvent,
     HookReply,
     InheritHistory,
     MessageAccepted,
+    Mode,
     Place,
+    ReopenSession,
     SendMessage,
     SessionEnd,
     SessionId,
@@ -35,6 +38,7 @@ class Heard:
     def __init__(self, h: SessionRegistry, context: str = "") -> None:
         self.events: list[HookEvent] = []
         self.logged: list[list[str]] = []
+        self.places: list[Place] = []
         self._house = h
         self._context = context
 
@@ -46,6 +50,7 @@ class Heard:
 
     async def tell(self, event: HookEvent, place: Place) -> HookReply:
         self.events.append(event)
+        self.places.append(place)
         self.logged.append(kinds(self._house, place.session))
         return HookReply(context=self._context)
 
@@ -78,6 +83,33 @@ def test_beginning_and_end_are_told_once_and_after_they_are_durable(tmp_path: Pa
             assert heard.events == [SessionStart(source="startup", model="demo"), SessionEnd(reason="all done")]
             assert heard.logged[0] == ["SessionOpened", "SessionReady"]
             assert heard.logged[1][-1] == "SessionClosed"
+
+    run(story())
+
+
+@covers("hooks.start-and-end-once")
+def test_a_session_that_is_opened_again_has_another_start_and_another_end(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with staged(tmp_path) as (h, heard, told):
+            session = await open_session(h, tmp_path)
+            await told.settle(session)
+            await h.send(session, CloseSession(by=ANN, reason="done"))
+            assert told.is_owed_an_end(session)
+            await h.send(session, ReopenSession(by=ANN))
+            await h.send(session, ChangeMode(by=ANN, mode=Mode.PLAN))
+            for _ in range(2):
+                await lifecycle(h, heard, tmp_path).settle(session, 1)
+            await h.send(session, CloseSession(by=ANN, reason="enough"))
+            await told.settle(session, 1)
+            ends = [SessionEnd(reason="done"), SessionEnd(reason="enough")]
+            assert heard.events == [
+                SessionStart(source="startup", model="demo"),
+                ends[0],
+                SessionStart(source="resume", model="demo"),
+                ends[1],
+            ]
+            assert [place.mode for place in heard.places] == [Mode.DEFAULT, Mode.DEFAULT, Mode.PLAN, Mode.PLAN]
+            assert not told.is_owed_an_end(session)
 
     run(story())
 

@@ -94,7 +94,12 @@ def test_a_tool_is_told_under_the_name_by_which_the_matcher_knows_it(tmp_path: P
 )
 def test_other_events_carry_their_fields(tmp_path: Path, event: HookEvent, fields: dict[str, JsonValue]) -> None:
     hooks = user_hooks(settings(tmp_path, **{type(event).__name__: recorder(tmp_path)}))
-    run(hooks.tell(event, place("/w")))
+
+    async def story() -> None:
+        await hooks.tell(event, place("/w"))
+        await hooks.aclose()
+
+    run(story())
     [heard] = told(tmp_path / "told")
     assert {"session_id": "s1", "cwd": "/w", "hook_event_name": type(event).__name__, **fields}.items() <= heard.items()
 

@@ -18,6 +18,7 @@ from curtainwall.channels.web.pages.sessions import new_page
 from curtainwall.channels.web.pages.site import Site, form_of, status_of, who
 from curtainwall.channels.web.ports import NewSession
 from curtainwall.model import (
+    ALL_GRANTS,
     AnyCommand,
     ApprovalId,
     AskCompaction,
@@ -38,6 +39,8 @@ from curtainwall.model import (
     Opening,
     RaiseBudget,
     RenameSession,
+    ReopenSession,
+    RevokeGrant,
     RuleId,
     SendMessage,
     SessionId,
@@ -76,6 +79,7 @@ class ActionRoutes:
             "compact": self._compact,
             "withdraw": self._withdraw,
             "rules": self._rule,
+            "revoke-all": self._revoke_all,
             "fork": self._fork,
             "reset": self._reset,
         }
@@ -124,6 +128,10 @@ class ActionRoutes:
         await ports.revoke(GrantId(grant), who(request))
         return self._site.done(request, f"grant {grant} is taken back; what it answered asks again")
 
+    async def _revoke_all(self, request: Request, session: SessionId) -> Response:
+        await self._send(session, RevokeGrant(by=who(request), grant=ALL_GRANTS))
+        return self._site.done(request, "all grants of this session are taken back; what they answered asks again")
+
     async def _begin(self, request: Request) -> Response:
         form = form_of(request)
         try:
@@ -155,7 +163,10 @@ class ActionRoutes:
     async def _say(self, request: Request, session: SessionId, text: str) -> None:
         if len(text) > _LONGEST_MESSAGE:
             raise CommandRefused(f"a message has {_LONGEST_MESSAGE:,} characters at most")
-        await self._send(session, SendMessage(by=who(request), message=self._site.ports.line.new_message(), text=text))
+        line, message = self._site.ports.line, self._site.ports.line.new_message()
+        if line.desk.view(session).status == "closed":
+            await self._send(session, ReopenSession(by=who(request)))
+        await self._send(session, SendMessage(by=who(request), message=message, text=text))
 
     async def _interrupt(self, request: Request, session: SessionId) -> Response:
         await self._send(session, InterruptTurn(by=who(request)))
@@ -185,7 +196,7 @@ class ActionRoutes:
         await self._site.ports.line.desk.send(session, CloseSession(by=who(request), reason=reason))
         # The process that attends a session runs the hooks for its end.
         self._site.ports.starter.attend(session)
-        return self._site.done(request, "the session is closed; its log and workspace stay")
+        return self._site.done(request, "the session is closed; its log and workspace stay, and a message opens it again")
 
     async def _budget(self, request: Request, session: SessionId) -> Response:
         form = form_of(request)
