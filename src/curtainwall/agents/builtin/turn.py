@@ -235,9 +235,7 @@ class BuiltinTurn:
         count = sum(isinstance(item, ProgramOutcome) for item in self.talk.new)
         return tuple(self.talk.new[:count]), tuple(self.talk.new[count:])
 
-    async def _keep_summary(
-        self, trigger: str, before: int, done: CompactedHistory, unsent: tuple[ConversationItem, ...] | None
-    ) -> None:
+    async def _keep_summary(self, trigger: str, before: int, done: CompactedHistory, unsent: tuple[ConversationItem, ...] | None) -> None:
         """Record a shorter history; `unsent` is what the model has not been sent yet, if the summary covers some of that."""
         content = {"summary": done.summary, "replaced": done.replaced, "items": ITEMS.dump_python(done.items, mode="json")}
         if unsent is not None:
