@@ -3,18 +3,85 @@
 TYPE_CHECKING = False  # the one of `typing`, which would take as long to load as Python itself
 if TYPE_CHECKING:
     from curtainwall.compose.sessions import Parts
-    from curtainwall.library.session import Reply, Session, open_session
+    from curtainwall.library.asks import AskAnswer
+    from curtainwall.library.context import open_session
+    from curtainwall.library.live_events import (
+        LiveActivity,
+        LiveAsk,
+        LiveContext,
+        LiveDiagnostic,
+        LiveEvent,
+        LiveText,
+        LiveTool,
+        LiveTurn,
+    )
+    from curtainwall.library.session import Reply, Session
     from curtainwall.library.teams import TeamReply, Teams, open_teams
+    from curtainwall.model import (
+        BudgetKind,
+        Closed,
+        CommandRefused,
+        CurtainwallError,
+        GrantScope,
+        Limits,
+        Mode,
+        OpeningFailed,
+        PendingAsk,
+        Role,
+        ToolEffect,
+        TurnFailed,
+        TurnStatus,
+    )
     from curtainwall.serve.service import Serving, serving
+    from curtainwall.tools.own_tools import BadTool, Tool, tool
 
 __version__ = "0.1.0"
 
-__all__ = ["Parts", "Reply", "Serving", "Session", "TeamReply", "Teams", "__version__", "open_session", "open_teams", "serving"]
-
+__all__ = [
+    "AskAnswer",
+    "BadTool",
+    "BudgetKind",
+    "Closed",
+    "CommandRefused",
+    "CurtainwallError",
+    "GrantScope",
+    "Limits",
+    "LiveActivity",
+    "LiveAsk",
+    "LiveContext",
+    "LiveDiagnostic",
+    "LiveEvent",
+    "LiveText",
+    "LiveTool",
+    "LiveTurn",
+    "Mode",
+    "OpeningFailed",
+    "Parts",
+    "PendingAsk",
+    "Reply",
+    "Role",
+    "Serving",
+    "Session",
+    "TeamReply",
+    "Teams",
+    "Tool",
+    "ToolEffect",
+    "TurnFailed",
+    "TurnStatus",
+    "__version__",
+    "open_session",
+    "open_teams",
+    "serving",
+    "tool",
+]
 
 _HOMES = {
+    "AskAnswer": "curtainwall.library.asks",
     "Parts": "curtainwall.compose.sessions",
-    **dict.fromkeys(("Reply", "Session", "open_session"), "curtainwall.library.session"),
+    "open_session": "curtainwall.library.context",
+    **dict.fromkeys(("BadTool", "Tool", "tool"), "curtainwall.tools.own_tools"),
+    **dict.fromkeys((name for name in __all__ if name.startswith("Live")), "curtainwall.library.live_events"),
+    **dict.fromkeys(("Reply", "Session"), "curtainwall.library.session"),
     **dict.fromkeys(("TeamReply", "Teams", "open_teams"), "curtainwall.library.teams"),
     **dict.fromkeys(("Serving", "serving"), "curtainwall.serve.service"),
 }
@@ -22,8 +89,13 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Load the library when it is first used, so that the program itself starts at once."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES.get(name, "curtainwall.model")), name)
+
+
+def __dir__() -> list[str]:
+    """List every public name, also those that are not loaded yet."""
+    return sorted({*globals(), *__all__})

@@ -12,7 +12,7 @@ from curtainwall.compose.knowledge import open_notebook, skill_index
 from curtainwall.compose.servers import open_servers, server_secrets
 from curtainwall.compose.sessions import Parts, open_sessions
 from curtainwall.compose.setup import ActiveSetup, Setup
-from curtainwall.compose.tools import judged_tools, run_tools, share_limits
+from curtainwall.compose.tools import run_tools, share_limits
 from curtainwall.config.agents import BUILTIN, agent_model, contained_agents
 from curtainwall.config.schema import Config
 from curtainwall.config.secrets import house_key, model_secrets, secret_variables
@@ -54,7 +54,7 @@ from curtainwall.tools.skills import skill_runners
 
 if TYPE_CHECKING:
     # Start-up time: git is loaded with its first call.
-    from curtainwall.tools import IsDenied
+    from curtainwall.tools import IsDenied, Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,13 @@ async def session_hooks(wired: GatedSessions, session: SessionId) -> AsyncGenera
 
 
 @asynccontextmanager
-async def open_gate(setup: Setup, runners: Mapping[str, Runner] | None = None, parts: Parts | None = None) -> AsyncGenerator[GatedSessions]:
-    """Open the sessions of this machine with their gate; `parts` replace our own."""
+async def open_gate(
+    setup: Setup,
+    runners: Mapping[str, Runner] | None = None,
+    parts: Parts | None = None,
+    added: "Sequence[Tool[..., object]]" = (),
+) -> AsyncGenerator[GatedSessions]:
+    """Open the sessions of this machine with their gate; `runners` and `parts` replace our own, and `added` are more tools."""
     setup.home.prepare()
     parts, in_force = parts or Parts(), ActiveSetup(setup)
     masker = Masker(house_key(setup.home.mask_key), {**model_secrets(setup.config), **server_secrets(setup.servers)})
@@ -123,40 +128,30 @@ async def open_gate(setup: Setup, runners: Mapping[str, Runner] | None = None, p
         from_teams: Mapping[str, Runner] = team_runners(team_ports) if setup.config.teams else {}
         refiners = team_refiners(team_ports) if setup.config.teams else None
         protection, shares = setup.policy.protection, Shares(share_limits(setup.config.sandboxes))
-        if runners is None:
-            from_session = {
-                **session_runners(partial(_allow_more, registry)),
-                **skill_runners(skill_index(setup.home)),
-                **memory_runners(open_notebook(setup.home), masker, partial(_touched, registry), partial(_taint, registry)),
-                **from_teams,
-            }
-            native = run_tools(
-                setup.home,
-                masker,
-                credentials,
-                protection,
-                ask_again,
-                from_session,
-                contained_agents(setup.config.agents),
-                setup.own_ports,
-                setup.config.teams,
-                refiners,
-                partial(note_held, registry, masker),
-                shares,
-                partial(_denials, sessions),
-            )
-        else:
-            native = judged_tools(
-                setup.home,
-                masker,
-                {**from_teams, **runners},
-                own_ports=setup.own_ports,
-                teams=setup.config.teams,
-                refiners=refiners,
-                protection=protection,
-            )
+        from_session = {
+            **session_runners(partial(_allow_more, registry)),
+            **skill_runners(skill_index(setup.home)),
+            **memory_runners(open_notebook(setup.home), masker, partial(_touched, registry), partial(_taint, registry)),
+            **from_teams,
+        }
+        native = run_tools(
+            setup.home,
+            masker,
+            credentials,
+            protection,
+            ask_again,
+            from_session,
+            contained_agents(setup.config.agents),
+            setup.own_ports,
+            setup.config.teams,
+            refiners,
+            partial(note_held, registry, masker),
+            shares,
+            partial(_denials, sessions),
+            runners,
+        )
         async with (
-            _tool_hub(setup, native, ask_again, registry, masker, shares) as tools,
+            _tool_hub(setup, native, _added_tools(setup, native, added), ask_again, registry, masker, shares) as tools,
             aclosing(hooks),
             aclosing(lifecycle_of(hooks, setup.home, registry)) as lifecycle,
         ):
@@ -166,13 +161,30 @@ async def open_gate(setup: Setup, runners: Mapping[str, Runner] | None = None, p
             yield GatedSessions(in_force, sessions, tools, gate, incoming, hooks, lifecycle, masker, teams, shares)
 
 
+def _added_tools(setup: Setup, native: NativeTools, added: "Sequence[Tool[..., object]]") -> NativeTools | None:
+    """Return the tools of the embedding program, with the same settings as those of servers."""
+    if not added:
+        return None
+    # Start-up time: only embedding programs have some.
+    from curtainwall.tools import Catalogue, require_distinct
+
+    require_distinct(added, {server.name for server in setup.servers})
+    return native.beside(Catalogue(each.spec for each in added), {each.spec.full_name: each.run for each in added})
+
+
 @asynccontextmanager
 async def _tool_hub(
-    setup: Setup, native: NativeTools, ask_again: AskGate, registry: SessionRegistry, masker: Masker, shares: Shares
+    setup: Setup,
+    native: NativeTools,
+    added: NativeTools | None,
+    ask_again: AskGate,
+    registry: SessionRegistry,
+    masker: Masker,
+    shares: Shares,
 ) -> AsyncGenerator[ToolHub]:
     """Open our own tools and those of servers, with their network."""
     if not setup.servers:
-        yield ToolHub(native, None)
+        yield ToolHub(native, None, added)
         return
     # Start-up time: most users have no servers.
     from curtainwall.compose.network import RefusedRequests, ServerEgress
@@ -187,7 +199,7 @@ async def _tool_hub(
     async with (
         aclosing(egress) as network,
         aclosing(
-            ToolHub(native, open_servers(setup.home, setup.servers, masker, setup.policy.protection, registry.feed, network, shares))
+            ToolHub(native, open_servers(setup.home, setup.servers, masker, setup.policy.protection, registry.feed, network, shares), added)
         ) as tools,
     ):
         yield tools

@@ -119,10 +119,15 @@ class ActiveSetup:
         return self._terms
 
 
-def load_setup(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Setup:
-    """Load the setup from the environment and files; nothing is written, and no file has to exist."""
+def load_setup(
+    policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ, changes: Mapping[str, object] | None = None
+) -> Setup:
+    """Load the setup from the environment and files; nothing is written, and no file has to exist.
+
+    `changes` are tables of the configuration that count before those in the file.
+    """
     home = find_home(environ)
-    config = load_config(home.config)
+    config = load_config(home.config, changes)
     extra = tuple(policy_files)
     lists = lists_of(home.config, config)
     protection = protection_for(home, config, extra, environ)

@@ -13,7 +13,7 @@ from curtainwall.compose.setup import Setup
 from curtainwall.config.agents import SandboxesSection
 from curtainwall.facts import Masker
 from curtainwall.host.home import Home, user_homes
-from curtainwall.model import SHELL_RUN, CallPermitted, Place, Prepared, Role, ToolResult
+from curtainwall.model import SHELL_RUN, CallPermitted, CommandRefused, Place, Prepared, Role, ToolResult
 from curtainwall.policy import SECRET_PATTERNS, Protection, is_secret_name
 from curtainwall.tools import (
     NATIVE_TOOLS,
@@ -74,10 +74,11 @@ def run_tools(
     on_held: "OnHeld | None" = None,
     shares: "Shares | None" = None,
     denials: "Denials" = lambda _tool, _place: None,
+    replaced: Mapping[str, Runner] | None = None,
 ) -> NativeTools:
     """Return the tools that run here; without confinement, shell and git are absent rather than unconfined.
 
-    Tools for teams exist only if there is a team.
+    Tools for teams exist only if there is a team. Runners in `replaced` run in place of ours; raise `CommandRefused` for unknown names.
     """
     # Start-up time: as above.
     from curtainwall.host import Bubblewrap, WatchRecords, find_bubblewrap
@@ -104,10 +105,14 @@ def run_tools(
     runners = {**_file_tools(masker, protection), **_late("fetch", fetch), **session}
     names = tuple(teams)
     specs = (*NATIVE_TOOLS, *team_tools(names)) if names else NATIVE_TOOLS
+    others = dict(replaced or {})
+    if unknown := sorted(others.keys() - {spec.full_name for spec in (*specs, *team_tools(names))}):
+        raise CommandRefused(f"there is no tool `{unknown[0]}` to replace; declare a new one with `curtainwall.tool`")
     if isinstance(find_bubblewrap(), Bubblewrap):
         runners |= {**_late("shell", shell), **_late("git", git)}
     else:
-        specs = tuple(spec for spec in specs if spec.server not in CONFINED)
+        specs = tuple(spec for spec in specs if spec.server not in CONFINED or spec.full_name in others)
+    runners |= others
     return NativeTools(
         Catalogue(specs),
         home=user_homes(os.environ)[0],

@@ -5,7 +5,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, cast, get_args, get_origin
@@ -40,22 +40,41 @@ _QUOTED = r"'([^']*)'"
 _TABLE_NAME = re.compile(rf"\((?:{_QUOTED},? ?)+\)")
 
 
-def load_config(path: Path) -> Config:
-    """Load a file over the defaults; a missing file gives the defaults."""
+def load_config(path: Path, changes: Mapping[str, object] | None = None) -> Config:
+    """Load a file over the defaults, and `changes` over the file; a missing file gives the defaults."""
     try:
         content = read_plain(path)
     except FileNotFoundError:
         if path.is_symlink():
             raise Broken(f"`{path}` is a link that leads nowhere; correct it or take it away") from None
-        return Config()
+        return _changed({}, changes) if changes else Config()
     except OSError as error:
         raise Broken(f"`{path}` cannot be read: {error.strerror}") from None
     try:
-        return parse_config(content.decode())
+        config = parse_config(content.decode())
+        return _changed(tomllib.loads(content.decode()), changes) if changes else config
     except UnicodeDecodeError as error:
         raise Broken(f"`{path}` is not UTF-8 at byte {error.start}; save it as UTF-8 text") from None
     except ValueError as error:
         raise Broken(f"`{path}`: {error}") from None
+
+
+def _changed(table: Mapping[str, object], changes: Mapping[str, object]) -> Config:
+    """Return the configuration of a table with these changes; raise `Broken` for a change that does not fit."""
+    try:
+        return Config.model_validate(_with_tuples(_merged(table, changes)))
+    except ValidationError as error:
+        raise Broken(f"the configuration that the program gives: {_explain(error, 0)}") from None
+
+
+def _merged(table: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+    """Return a table with changes: inner tables are merged, and everything else is replaced."""
+    merged = dict(table)
+    for key, value in changes.items():
+        before = merged.get(key)
+        is_table = isinstance(before, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merged(cast("Mapping[str, object]", before), cast("Mapping[str, object]", value)) if is_table else value
+    return merged
 
 
 def parse_config(text: str) -> Config:

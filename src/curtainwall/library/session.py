@@ -1,22 +1,23 @@
 """Sessions for Python programs: open one, talk to its agent, answer its asks, and close it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import assert_never
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import assert_never, cast
 
-from curtainwall.agents.builtin import LanguageModel
-from curtainwall.compose.agents import RunningAgents, model_finder, run_agents, session_spec
-from curtainwall.compose.ask_files import ask_files_of
-from curtainwall.compose.gate import open_gate, session_hooks
-from curtainwall.compose.sessions import Parts
-from curtainwall.compose.setup import load_setup
-from curtainwall.compose.telemetry import reported
+from pydantic import JsonValue
+
+from curtainwall.agents.builtin.prompt import PROGRAM, instructions_digest
+from curtainwall.compose.agents import ModelOf, RunningAgents
 from curtainwall.config.agents import BUILTIN
-from curtainwall.host.user import local_user
+from curtainwall.library.arguments import build, choose, require
+from curtainwall.library.asks import AskAnswer, AskWatch, OnAsk
+from curtainwall.library.live_events import LiveEvent, LiveUpdate, LiveView, events_until
 from curtainwall.model import (
+    PROGRAM_NOTES,
+    SYSTEM,
     AgentSpoke,
     AnswerApproval,
     AnyCommand,
@@ -37,10 +38,11 @@ from curtainwall.model import (
     CommandRefused,
     ContextUse,
     CurtainwallError,
+    ExtensionNoted,
     Grant,
-    GrantId,
     GrantScope,
     HistoryInherited,
+    InstructionsPinned,
     InterruptAsked,
     InterruptTurn,
     LifeEvent,
@@ -52,13 +54,12 @@ from curtainwall.model import (
     Mode,
     NotFound,
     Opening,
-    OpeningFailed,
     PendingAsk,
     RaiseBudget,
     Recorded,
+    RecordProgress,
     RenameSession,
     RevokeGrant,
-    Route,
     SendMessage,
     SessionClosed,
     SessionId,
@@ -79,12 +80,9 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.lookup import find_session
-from curtainwall.operations.open import complete_opening, open_new
-from curtainwall.session import Diagnostic, SessionState, TranscriptTurn, diagnose, fold, transcript
-from curtainwall.tools import Runner
+from curtainwall.session import Diagnostic, DiagnosticLog, SessionState, TranscriptNote, TranscriptTurn, fold, note_of, transcript
 
-_ROUTE = Route(channel="local", reference="library")
+_LARGEST_NOTE = 64 * 1024
 _LEFT_MESSAGE = "this program has left the session; `open_session(resume=…)` goes on with it"
 
 
@@ -98,13 +96,32 @@ class Reply:
     pending: tuple[PendingAsk, ...]
 
 
+@dataclass(slots=True)
+class Embedding:
+    """What the sessions of one context share: the program's own parts, and the tasks that end with the context."""
+
+    model_of: ModelOf
+    on_ask: OnAsk | None = None
+    system_prompt: str | None = None
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the program leaves the context that opened the session."""
+    tasks: set["asyncio.Task[None]"] = field(default_factory=set["asyncio.Task[None]"])
+
+    async def leave(self) -> None:
+        """End the tasks, and wake other tasks that still wait: no reply would ever arrive for them."""
+        self.left.set()
+        for task in (tasks := tuple(self.tasks)):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class Session:
     """One session. Other processes can see and answer the same session at the same time."""
 
-    def __init__(self, work: RunningAgents, session: SessionId, by: Who, left: asyncio.Event) -> None:
+    def __init__(self, work: RunningAgents, session: SessionId, by: Who, embedding: Embedding) -> None:
         self.id = session
-        self._left = left
-        """Set when the program leaves the context that opened the session."""
+        self._embedding = embedding
+        self._left = embedding.left
         self._work = work
         self._by = by
         self._stream = session_stream(session)
@@ -116,10 +133,16 @@ class Session:
         self._folded = 0
         self._last_started: tuple[TurnId, int] | None = None
         """The last turn that began, and the entry before it."""
+        self._asks = None if embedding.on_ask is None else AskWatch(embedding.on_ask, lambda: self.pending, self._answer_ask)
+        if self._asks is not None:
+            watch = asyncio.create_task(self._asks.follow(work.wired.registry.feed, self._stream), name=f"on_ask of {session}")
+            embedding.tasks.add(watch)
+            watch.add_done_callback(embedding.tasks.discard)
 
     @property
     def info(self) -> SessionView:
         """Return the current view of the session."""
+        self._require_here()
         return self._work.desk.view(self.id)
 
     @property
@@ -139,20 +162,90 @@ class Session:
 
     @property
     def context(self) -> ContextUse:
-        """Return how full the model's context is."""
-        return self.info.context
+        """Return how full the model's context is: estimated before a request, measured after the reply, smaller after a summary."""
+        info = self.info
+        if info.context.size or info.agent != BUILTIN:
+            return info.context
+        try:
+            return info.context.model_copy(update={"size": self._embedding.model_of(info.model).context_size})
+        except CurtainwallError:
+            # The session's model is gone, and the next turn will say so.
+            return info.context
 
     def timeline(self, after: int = 0) -> Sequence[Recorded]:
         """Return all recorded events, in order."""
-        return self._work.wired.registry.feed.read(self._stream, after)
+        self._require_here()
+        return self._work.wired.registry.feed.read(self._stream, require("after", after, int))
 
     def history(self) -> Sequence[TranscriptTurn]:
         """Return the turns so far: the messages, how each turn ended, what it used and how long it took."""
         return transcript(recorded.event for recorded in self.timeline()).turns
 
+    def notes(self) -> Sequence[TranscriptNote]:
+        """Return the notes that programs wrote into the history."""
+        return [note for recorded in self.timeline() if (note := note_of(recorded.event)) is not None]
+
+    async def note(self, text: str, details: Mapping[str, JsonValue] | None = None) -> None:
+        """Write a note into the history, for people and programs; the agent does not see it, and secrets in it are masked."""
+        noted: dict[str, JsonValue] = {"text": require("text", text, str), "by": str(self._by)}
+        if details is not None:
+            noted["details"] = _json_object("details", details)
+        if len(json.dumps(noted)) > _LARGEST_NOTE:
+            raise CommandRefused(f"a note has {_LARGEST_NOTE // 1024} KiB at most")
+        data = cast("dict[str, JsonValue]", self._work.wired.masker.mask_json(noted))
+        now = self._work.wired.registry.clock.now()
+        await self._record(ExtensionNoted(at=now, extension=PROGRAM_NOTES, data=data))
+
     def diagnostics(self) -> Sequence[Diagnostic]:
-        """Return diagnostics about the session's work, under short stable names."""
-        return [diagnostic for recorded in self.timeline() if (diagnostic := diagnose(recorded.event)) is not None]
+        """Return diagnostics about the session's work, under short stable names, with the tool and a preview."""
+        log = DiagnosticLog(self._work.journal.load)
+        return [diagnostic for recorded in self.timeline() if (diagnostic := log.take(recorded.event)) is not None]
+
+    async def events(self) -> AsyncGenerator[LiveEvent]:
+        """Yield what happens from now on: text as it arrives, calls, asks, the context, turns and diagnostics.
+
+        It ends when the session is closed, or the program leaves it.
+        """
+        self._require_here()
+        left = asyncio.create_task(self._left.wait())
+        try:
+            async with (
+                self._work.live.listen(self.id) as live,
+                aclosing(self._updates(live, self._head)) as updates,
+                aclosing(events_until(updates, left)) as events,
+            ):
+                async for event in events:
+                    yield event
+        finally:
+            left.cancel()
+
+    async def stream_events(self, text: str) -> AsyncGenerator[LiveEvent]:
+        """Send a message and yield what happens until the agent stops; raise as `send` does."""
+        self._require_here()
+        async with self._work.live.listen(self.id) as live:
+            before = self._head
+            message, cursor = await self._send_message(text)
+            stopped = asyncio.create_task(self._wait_for_stop(message, cursor))
+            try:
+                async with (
+                    aclosing(self._updates(live, before)) as updates,
+                    aclosing(events_until(updates, stopped, lambda: self._head)) as events,
+                ):
+                    async for event in events:
+                        yield event
+                await stopped
+            finally:
+                stopped.cancel()
+
+    def _updates(self, live: AsyncIterator[Live], after: int) -> AsyncGenerator[LiveUpdate]:
+        """Return the live text, and the log after an entry, as live events."""
+        known = {call: open_call.subject.tool for call, open_call in self._state.calls.items()}
+        view = LiveView(lambda: self.pending, DiagnosticLog(self._work.journal.load, known), self.context.size)
+        return view.updates(live, self._work.wired.registry.feed.follow(self._stream, after))
+
+    @property
+    def _head(self) -> int:
+        return self._work.wired.registry.feed.head(self._stream)
 
     async def send(self, text: str) -> Reply:
         """Send a message and return the reply once the agent stops; raise `TurnFailed` if it could not work.
@@ -202,10 +295,11 @@ class Session:
 
         If you sent no message, return the reply of the turn that was running or waiting at the last report.
         """
-        state = self._state
-        if state.closed is not None:
+        self._require_here()
+        if self._state.closed is not None:
             raise Closed("this session is closed")
         self._work.turns.attend(self.id)
+        state = await self._after_asks()
         for message, cursor in self._unanswered.items():
             return self._waiting_reply(self._turn_of(message, cursor)) if _is_parked(state) else await self._wait_for_stop(message, cursor)
         if not any(isinstance(recorded.event, TurnEnded) for recorded in self.timeline(self._last_reported)):
@@ -217,65 +311,95 @@ class Session:
 
     async def answer(self, approval: str, *, granted: bool, scope: GrantScope = GrantScope.ONCE, reason: str = "") -> None:
         """Answer an open ask."""
-        await self._send_command(AnswerApproval(by=self._by, approval=ApprovalId(approval), granted=granted, scope=scope, reason=reason))
+        chosen = choose("scope", scope, GrantScope)
+        await self._send_command(build(AnswerApproval, by=self._by, approval=approval, granted=granted, scope=chosen, reason=reason))
 
     async def revoke(self, grant: str) -> None:
         """Revoke a grant."""
-        await self._send_command(RevokeGrant(by=self._by, grant=GrantId(grant)))
+        await self._send_command(build(RevokeGrant, by=self._by, grant=grant))
 
     async def raise_budget(self, kind: BudgetKind, limit: float) -> None:
         """Raise a budget's limit."""
-        await self._send_command(RaiseBudget(by=self._by, kind=kind, limit=limit))
+        await self._send_command(build(RaiseBudget, by=self._by, kind=choose("kind", kind, BudgetKind), limit=limit))
 
     async def change_mode(self, mode: Mode) -> None:
         """Switch to another mode."""
-        await self._send_command(ChangeMode(by=self._by, mode=mode))
+        await self._send_command(build(ChangeMode, by=self._by, mode=choose("mode", mode, Mode)))
 
     async def change_model(self, name: str) -> None:
         """Use another model from the next turn on."""
-        await self._send_command(ChangeModel(by=self._by, model=name))
+        await self._send_command(build(ChangeModel, by=self._by, model=require("name", name, str)))
 
     async def rename(self, name: str) -> None:
         """Rename the session."""
-        await self._send_command(RenameSession(by=self._by, name=name))
+        await self._send_command(build(RenameSession, by=self._by, name=name))
 
     async def inject(self, text: str) -> None:
         """Give the agent context without asking for a reply."""
         message = MessageId(self._work.wired.registry.mint())
-        await self._send_command(SendMessage(by=self._by, message=message, text=text, role="context"))
+        await self._send_command(build(SendMessage, by=self._by, message=message, text=text, role="context"))
 
     async def compact(self, instructions: str = "") -> None:
         """Have older messages replaced by a summary."""
-        await self._send_command(AskCompaction(by=self._by, instructions=instructions))
+        await self._send_command(build(AskCompaction, by=self._by, instructions=instructions))
         self._work.turns.attend(self.id)
 
     async def compact_at(self, threshold: float | None) -> None:
         """Compact when this share of the context is used; None means never."""
-        await self._send_command(SetCompaction(by=self._by, threshold=threshold))
+        await self._send_command(build(SetCompaction, by=self._by, threshold=threshold))
 
     async def interrupt(self) -> None:
-        """Stop the turn; text that was shown is kept."""
-        await self._send_command(InterruptTurn(by=self._by))
+        """Stop the turn; text that was shown is kept. If no turn runs or waits, nothing happens."""
+        self._require_here()
+        state = self._state
+        if state.closed is not None:
+            raise Closed(f"this session is closed: {state.closed}")
+        if state.turn is None:
+            return
+        turn = state.turn
+        try:
+            await self._send_command(InterruptTurn(by=self._by, turn=turn))
+        except CommandRefused:
+            # It may have ended by itself meanwhile.
+            if self._state.turn == turn:
+                raise
 
     async def fork(self, name: str = "") -> "Session":
         """Open a session with this one's history that continues separately."""
-        opened = await self._work.desk.open(Opening(how="fork", of=self.id, name=name), self._by)
-        return Session(self._work, opened.session, self._by, self._left)
+        self._require_here()
+        opened = await self._work.desk.open(build(Opening, how="fork", of=self.id, name=name), self._by)
+        return Session(self._work, opened.session, self._by, self._embedding)
 
     async def reset(self) -> "Session":
         """Open a session that starts afresh in the same workspace; it does not inherit grants."""
+        self._require_here()
         opened = await self._work.desk.open(Opening(how="reset", of=self.id), self._by)
-        return Session(self._work, opened.session, self._by, self._left)
+        if self._embedding.system_prompt is not None:
+            await give_instructions(self._work, opened.session, self._embedding.system_prompt)
+        return Session(self._work, opened.session, self._by, self._embedding)
 
     async def close(self, reason: str = "its program was done with it") -> None:
         """End the session; log and workspace stay. Closing twice is harmless."""
         with suppress(Closed):
-            await self._send_command(CloseSession(by=self._by, reason=reason))
+            await self._send_command(build(CloseSession, by=self._by, reason=reason))
         await self._work.turns.leave(self.id)
 
     async def _send_command(self, command: AnyCommand) -> None:
         self._require_here()
         await self._work.desk.send(self.id, command)
+
+    async def _answer_ask(self, approval: ApprovalId, decision: AskAnswer) -> None:
+        await self.answer(approval, granted=decision.granted, scope=decision.scope, reason=decision.reason)
+
+    async def _record(self, event: ExtensionNoted) -> None:
+        self._require_here()
+        await self._work.wired.registry.send(self.id, RecordProgress(by=SYSTEM, events=(event,)))
+
+    async def _after_asks(self) -> SessionState:
+        """Return the state once the program's own function has decided about every open ask, or passed it on."""
+        if self._asks is not None and self._state.approvals:
+            await self._asks.decided()
+        return self._state
 
     def _require_here(self) -> None:
         if self._left.is_set():
@@ -283,8 +407,8 @@ class Session:
 
     async def _send_message(self, text: str) -> tuple[MessageId, int]:
         self._require_here()
-        message, cursor = MessageId(self._work.wired.registry.mint()), self._work.wired.registry.feed.head(self._stream)
-        await self._send_command(SendMessage(by=self._by, message=message, text=text))
+        message, cursor = MessageId(self._work.wired.registry.mint()), self._head
+        await self._send_command(build(SendMessage, by=self._by, message=message, text=text))
         self._unanswered[message] = cursor
         self._work.turns.attend(self.id)
         return message, cursor
@@ -317,14 +441,16 @@ class Session:
                 case TurnEnded():
                     # While another turn waits for someone, the message waits too.
                     is_about_it = message is None or event.turn == turn or event.status is TurnStatus.WAITING
+                    if is_about_it and event.status is TurnStatus.WAITING:
+                        await self._after_asks()
                     if is_about_it and not self._will_resume(event):
                         self._note_end(message, event.status)
                         return self._reply(event) if message is None or event.turn == turn else self._waiting_reply(turn)
                 case MessageAccepted():
-                    if event.message == message and _is_parked(self._state):
+                    if event.message == message and _is_parked(await self._after_asks()):
                         return self._waiting_reply(turn)
                 case ApprovalAsked():
-                    if self._state.is_held:
+                    if (await self._after_asks()).is_held:
                         return self._waiting_reply(self._state.turn if message is None else turn)
                 case MessageWithdrawn():
                     if event.message == message:
@@ -386,6 +512,15 @@ class Session:
         return next(turn for turn in transcript(recorded.event for recorded in events).turns if turn.turn == turn_id)
 
 
+async def give_instructions(work: RunningAgents, session: SessionId, text: str) -> None:
+    """Have the agent follow the program's own instructions in a session, in place of earlier ones; secrets in them are masked."""
+    masked = work.wired.masker.mask_text(text)
+    pinned = InstructionsPinned(
+        at=work.wired.registry.clock.now(), path=PROGRAM, digest=instructions_digest(masked), text=await work.journal.keep(masked)
+    )
+    await work.wired.registry.send(session, RecordProgress(by=SYSTEM, events=(pinned,)))
+
+
 def _is_parked(state: SessionState) -> bool:
     """Tell whether nothing happens until someone answers or allows more."""
     if state.turn is None:
@@ -395,67 +530,10 @@ def _is_parked(state: SessionState) -> bool:
     return state.turn_waits and not state.can_go_on
 
 
-def _directory(workspace: Path | str) -> Path:
-    """Return the directory that a program names; a missing one is probably a typo, so do not create it."""
+def _json_object(name: str, value: object) -> dict[str, JsonValue]:
+    """Return a mapping that can be written as JSON; raise `CommandRefused`."""
     try:
-        path = Path(workspace).expanduser()
-    except RuntimeError:
-        raise CommandRefused(f"the workspace `{workspace}` begins with the home directory of somebody who is not known here") from None
-    if not path.is_dir():
-        raise CommandRefused(f"the workspace `{workspace}` {'is no directory' if path.exists() else 'does not exist'}")
-    return path
-
-
-@asynccontextmanager
-async def open_session(
-    *,
-    resume: str | None = None,
-    agent: str = BUILTIN,
-    model: str | LanguageModel | None = None,
-    workspace: Path | str | None = None,
-    name: str = "",
-    mode: Mode | None = None,
-    policy: Sequence[Path] = (),
-    tools: Mapping[str, Runner] | None = None,
-    parts: Parts | None = None,
-) -> AsyncGenerator[Session]:
-    """Open a new session, or resume one, and let its agent work until the context is left; the session outlives the context.
-
-    `agent` and `model` are names, as on the command line; `model` can also be your own object. A resumed session keeps its agent, and its
-    model unless you give one. `tools` replace our runners. Raise `OpeningFailed`.
-    """
-    async with AsyncExitStack() as stack:
-        try:
-            wired = await stack.enter_async_context(open_gate(load_setup(policy), tools, parts))
-            await stack.enter_async_context(reported(wired))
-            own = {} if model is None or isinstance(model, str) else {model.name: model}
-            configured = model_finder(wired)
-
-            def find_model(name: str) -> LanguageModel:
-                return own.get(name) or configured(name)
-
-            model_name = model if model is None or isinstance(model, str) else model.name
-            spec = session_spec(wired, agent, model_name, None if workspace is None else _directory(workspace), mode, name, _ROUTE)
-            work = await stack.enter_async_context(run_agents(wired, find_model, spec))
-            agent_name = agent if resume is None else find_session(wired.store.index, resume).agent
-            kind = work.agents.kind_of(agent_name)
-            if resume is None or model is not None:
-                # Check before opening anything: a missing model is the caller's mistake.
-                kind.require_model(agent_name, spec.model if resume is None else model_name or spec.model)
-            await kind.require_ready(agent_name)
-            by = local_user()
-            session = await open_new(wired.sessions, spec, by) if resume is None else find_session(wired.store.index, resume).session
-            await complete_opening(wired.registry, session, by)
-            if model_name is not None and wired.sessions.state(session).model != model_name:
-                await wired.registry.send(session, ChangeModel(by=by, model=model_name))
-            await stack.enter_async_context(ask_files_of(wired, session))
-            await stack.enter_async_context(session_hooks(wired, session))
-        except (CurtainwallError, OSError) as fault:
-            raise OpeningFailed(f"the session could not be opened: {fault}") from fault
-        work.turns.attend(session)
-        left = asyncio.Event()
-        try:
-            yield Session(work, session, by, left)
-        finally:
-            # Wake other tasks that still wait: no reply would ever arrive for them.
-            left.set()
+        copy = json.loads(json.dumps(require(name, value, Mapping), allow_nan=False))  # pyright: ignore[reportUnknownArgumentType] - from a program
+    except (TypeError, ValueError, RecursionError):
+        raise CommandRefused(f"`{name}` cannot be written as JSON") from None
+    return cast("dict[str, JsonValue]", copy)

@@ -1,8 +1,9 @@
 """Teams for Python programs and the command line: ask them, notify them, read their history."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import cast
 
@@ -11,8 +12,8 @@ from pydantic import JsonValue
 from curtainwall.compose.agents import model_finder, run_agents
 from curtainwall.compose.gate import GatedSessions, open_gate
 from curtainwall.compose.sessions import Parts
-from curtainwall.compose.setup import load_setup
 from curtainwall.host.user import local_user
+from curtainwall.library.arguments import require, setup_for
 from curtainwall.model import (
     OUTSIDE,
     SYSTEM,
@@ -24,6 +25,7 @@ from curtainwall.model import (
     ExpireMessages,
     Mode,
     NotFound,
+    OpeningFailed,
     SessionId,
     SessionQuery,
     TurnFailed,
@@ -236,13 +238,25 @@ def is_worked_on(wired: GatedSessions, session: SessionId) -> bool:
 
 @asynccontextmanager
 async def open_teams(
-    team: str = "", *, policy: Sequence[Path] = (), parts: Parts | None = None, works: bool = True
+    team: str = "",
+    *,
+    policy: Sequence[Path] = (),
+    parts: Parts | None = None,
+    works: bool = True,
+    home: Path | str | None = None,
+    config: Mapping[str, object] | None = None,
 ) -> AsyncGenerator[Teams]:
     """Talk to teams, as one of them or as an outsider, and run agents here unless another process does; all of it outlives the context.
 
-    With `works=False` no agent works here, for programs that only leave a message.
+    With `works=False` no agent works here, for programs that only leave a message. Raise `CommandRefused` or `OpeningFailed`.
     """
-    async with open_gate(load_setup(policy), parts=parts) as wired:
+    require("team", team, str)
+    require("works", works, bool)
+    async with AsyncExitStack() as stack:
+        try:
+            wired = await stack.enter_async_context(open_gate(setup_for(policy, home, config), parts=parts))
+        except OSError as fault:
+            raise OpeningFailed(f"the teams could not be opened: {fault}") from fault
         if not wired.setup.config.teams:
             raise CommandRefused("no team is configured; write `[teams.NAME]` with its `project` into the configuration, or import some")
         by = local_user()
@@ -255,12 +269,26 @@ async def open_teams(
                 await caller.close("the caller has left")
 
 
+_TEXTS = frozenset({"team", "toTeam", "question", "message", "thread", "handle", "newThread"})
+
+
 def _arguments(**arguments: JsonValue) -> dict[str, JsonValue]:
-    return {name: value for name, value in arguments.items() if value not in (None, "")}
+    """Return the arguments of a call that were given; raise `CommandRefused` for one of the wrong type."""
+    given: dict[str, JsonValue] = {name: value for name, value in arguments.items() if value is not None and value != ""}
+    for name, value in given.items():
+        if name in _TEXTS:
+            require(name, value, str)
+        elif isinstance(value, float) and not isfinite(value):
+            raise CommandRefused(f"`{name}` must be a number")
+    return given
 
 
 def _millis(seconds: float | None) -> int | None:
-    return None if seconds is None else max(int(seconds * 1000), 1)
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not isfinite(seconds):  # pyright: ignore[reportUnnecessaryIsInstance] - from a program
+        raise CommandRefused("`wait` must be a number of seconds")
+    return max(int(seconds * 1000), 1)
 
 
 def _reply(result: JsonObject) -> TeamReply:

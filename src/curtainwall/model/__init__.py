@@ -169,6 +169,7 @@ if TYPE_CHECKING:
         TurnStatus,
     )
     from curtainwall.model.events.work import (
+        PROGRAM_NOTES,
         BudgetExhausted,
         BudgetRaised,
         BudgetWarned,
@@ -356,6 +357,7 @@ __all__ = [
     "OUTSIDE",
     "OWN_SERVERS",
     "PATH_ROLES",
+    "PROGRAM_NOTES",
     "PROPOSE_PLAN",
     "PUSH_SECRETS",
     "RECEIVE",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from curtainwall.session.calls import MANY_RESOURCES, needs_program, with_program
     from curtainwall.session.card import LONGEST_PLAN, card_text, label_words, shows_all
     from curtainwall.session.decide import TASK_DONE, decide, decide_by_log, is_decided_by_log, require_short_name
-    from curtainwall.session.diagnostics import Diagnostic, DiagnosticKind, diagnose
+    from curtainwall.session.diagnostics import Diagnostic, DiagnosticKind, DiagnosticLog, diagnose
     from curtainwall.session.draft import Decided, decide_on, draft_after
     from curtainwall.session.evolve import apply, evolve, fold
     from curtainwall.session.fold_version import FOLD_VERSION
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     )
     from curtainwall.session.state import SETTLED_KEPT, Phase, SessionState, Settled, Spent, Totals
     from curtainwall.session.text import inert, visible
-    from curtainwall.session.transcript import Transcript, TranscriptMessage, TranscriptTurn, transcript
+    from curtainwall.session.transcript import Transcript, TranscriptMessage, TranscriptNote, TranscriptTurn, note_of, transcript
     from curtainwall.session.upcast import LIFTS, Lift, lift
 else:
     __getattr__ = lazy_names(__name__)
@@ -74,6 +74,7 @@ __all__ = [
     "Decided",
     "Diagnostic",
     "DiagnosticKind",
+    "DiagnosticLog",
     "Figure",
     "KeptFold",
     "Lift",
@@ -91,6 +92,7 @@ __all__ = [
     "Totals",
     "Transcript",
     "TranscriptMessage",
+    "TranscriptNote",
     "TranscriptTurn",
     "Violation",
     "Whose",
@@ -121,6 +123,7 @@ __all__ = [
     "may_receive",
     "needs_program",
     "newest",
+    "note_of",
     "pending_ask",
     "posts_of",
     "refusal_text",

@@ -1,7 +1,11 @@
 """The events a caller may want to hear of, under short stable names."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal, assert_never
+
+from pydantic import JsonValue
 
 from curtainwall.model import (
     AgentSpoke,
@@ -15,6 +19,7 @@ from curtainwall.model import (
     CallDropped,
     CallEvent,
     CallFinished,
+    CallId,
     CallLost,
     CallPermitted,
     CallRequested,
@@ -33,6 +38,7 @@ from curtainwall.model import (
     ModelFailed,
     ModelRequested,
     ModelResponded,
+    Payload,
     RequestsRefused,
     SpeechEvent,
     SpendingCounted,
@@ -62,6 +68,65 @@ class Diagnostic:
     kind: DiagnosticKind
     at: Millis
     text: str
+    tool: str = ""
+    """The tool, if it is about a call."""
+    preview: str = ""
+    """The beginning of the call's arguments, of its result, or of the reason why it did not run."""
+
+
+Load = Callable[[Payload], JsonValue]
+"""Returns the value of a payload."""
+
+_LONGEST_PREVIEW = 200
+
+
+class DiagnosticLog:
+    """Reads a session's events in order, and remembers which tool each call is about."""
+
+    def __init__(self, load: Load, tools: Mapping[CallId, str] | None = None) -> None:
+        self._load = load
+        self._tools = dict(tools or {})
+
+    def take(self, event: AnyEvent) -> Diagnostic | None:
+        """Take in the next event, and return the diagnostic that it is, if any."""
+        if isinstance(event, CallRequested):
+            self._tools[event.call] = event.subject.tool
+        diagnostic = diagnose(event)
+        if diagnostic is None or not isinstance(event, CallEvent):
+            return diagnostic
+        tool, preview = self.describe(event)
+        return replace(diagnostic, tool=tool, preview=preview)
+
+    def describe(self, event: CallEvent) -> tuple[str, str]:
+        """Return the tool that an event of a call is about, and a preview; both are masked as they are in the log."""
+        return self._tools.get(event.call, ""), _one_line(self._details(event))
+
+    def _details(self, event: CallEvent) -> str:
+        match event:
+            case CallRequested():
+                # What was refused before it had a meaning has only the words of the agent.
+                arguments = event.subject.canonical or event.subject.raw
+                return ", ".join(f"{name}={_text(value)}" for name, value in arguments.items())
+            case CallFinished():
+                return _text(self._load(event.shown or event.result))
+            case CallDenied():
+                return event.verdict.reason
+            case CallDropped():
+                return event.why
+            case CallPermitted() | CallLost():
+                return ""
+            case _:
+                assert_never(event)
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text[: 4 * _LONGEST_PREVIEW].split())
+    is_whole = len(line) <= _LONGEST_PREVIEW and len(text) <= 4 * _LONGEST_PREVIEW
+    return line if is_whole else f"{line[: _LONGEST_PREVIEW - 1]}…"
 
 
 def diagnose(event: AnyEvent) -> Diagnostic | None:

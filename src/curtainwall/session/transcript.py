@@ -1,10 +1,13 @@
 """The conversation as people read it: turns with what was said, what was called, and how it ended."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from pydantic import JsonValue
+
 from curtainwall.model import (
+    PROGRAM_NOTES,
     AgentSpoke,
     AnyEvent,
     CallDenied,
@@ -14,6 +17,7 @@ from curtainwall.model import (
     CallLost,
     CallPermitted,
     CallRequested,
+    ExtensionNoted,
     Group,
     InterruptAsked,
     MessageAccepted,
@@ -71,6 +75,23 @@ class TranscriptTurn:
     def text(self) -> str:
         """Return what the agent said, up to where it was cut off."""
         return "\n\n".join((*self.messages, self.partial) if self.partial else self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptNote:
+    """A note that a program wrote into the history; the agent does not see it."""
+
+    at: Millis
+    text: str
+    details: Mapping[str, JsonValue]
+
+
+def note_of(event: AnyEvent) -> TranscriptNote | None:
+    """Return the note that an event is, or None."""
+    if not isinstance(event, ExtensionNoted) or event.extension != PROGRAM_NOTES:
+        return None
+    details = event.data.get("details")
+    return TranscriptNote(event.at, str(event.data.get("text", "")), details if isinstance(details, dict) else {})
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from curtainwall.tools.host import INSIDE, NativeTools, ToolHub
     from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
     from curtainwall.tools.native import NATIVE_TOOLS
+    from curtainwall.tools.own_tools import BadTool, Tool, require_distinct, tool
     from curtainwall.tools.runners import CannotDo, Refiner, Runner
     from curtainwall.tools.sandbox import CONFINED, OnHeld, Sandboxes
     from curtainwall.tools.schema_check import Check, compile_check
@@ -29,6 +30,7 @@ __all__ = [
     "INSIDE",
     "MAX_RESOURCES",
     "NATIVE_TOOLS",
+    "BadTool",
     "CannotDo",
     "Catalogue",
     "CatalogueEntry",
@@ -42,6 +44,7 @@ __all__ = [
     "Runner",
     "Sandboxes",
     "Setting",
+    "Tool",
     "ToolHub",
     "WithheldFiles",
     "compile_check",
@@ -51,7 +54,9 @@ __all__ = [
     "git_runners",
     "move_refiners",
     "prepare",
+    "require_distinct",
     "scopes",
     "shell_runners",
     "team_tools",
+    "tool",
 ]

@@ -167,11 +167,13 @@ class NativeTools:
 
 
 class ToolHub:
-    """Native tools and any servers, behind the `ToolHost` port."""
+    """Native tools, any servers, and the tools that an embedding program adds, behind the `ToolHost` port."""
 
-    def __init__(self, native: NativeTools, servers: "Servers | None") -> None:
+    def __init__(self, native: NativeTools, servers: "Servers | None", added: NativeTools | None = None) -> None:
         self._native = native
         self._servers = servers
+        self._added = added
+        self._added_servers = frozenset(spec.server for spec in added.catalogue.listing()) if added is not None else frozenset[str]()
         self._foreign: dict[str, tuple[Catalogue, NativeTools]] = {}
 
     @property
@@ -181,21 +183,22 @@ class ToolHub:
 
     def find(self, tool: str) -> ToolSpec | None:
         """Return the entry for `server.tool`, if it can be called now."""
-        servers = self._servers
-        if servers is None or tool.partition(".")[0] not in servers:
-            return self._native.find(tool)
+        server, servers = tool.partition(".")[0], self._servers
+        if servers is None or server not in servers:
+            return self._in_process(server).find(tool)
         return next((spec for spec in servers.catalogue.listing() if spec.full_name == tool), None)
 
     def listing(self) -> tuple[ToolSpec, ...]:
         """Return every tool that an agent can call now."""
-        return (*self._native.listing(), *(() if self._servers is None else self._servers.catalogue.listing()))
+        added = () if self._added is None else self._added.listing()
+        return (*self._native.listing(), *added, *(() if self._servers is None else self._servers.catalogue.listing()))
 
     def prepare(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
         """Check, interpret and mask the arguments; raise `BadCall`."""
         server, _, name = tool.partition(".")
         servers = self._servers
         if servers is None or server not in servers:
-            return self._native.prepare(tool, arguments, place, step=self.prepare)
+            return self._in_process(server).prepare(tool, arguments, place, step=self.prepare)
         servers.catalogue.require_callable(server, name)
         return self._of(servers, server).prepare(tool, arguments, place)
 
@@ -206,7 +209,7 @@ class ToolHub:
     async def run(self, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
         """Run the call with its canonical arguments only, and mask what comes back."""
         server, servers = prepared.subject.tool.partition(".")[0], self._servers
-        tools = self._native if servers is None or server not in servers else self._of(servers, server)
+        tools = self._in_process(server) if servers is None or server not in servers else self._of(servers, server)
         return await tools.run(prepared, permit, place)
 
     async def leave(self, session: SessionId) -> None:
@@ -218,6 +221,10 @@ class ToolHub:
         """Stop everything that runs."""
         if self._servers is not None:
             await self._servers.close()
+
+    def _in_process(self, server: str) -> NativeTools:
+        """Return the tools of this process under a server's name: the embedding program's, or ours."""
+        return self._added if self._added is not None and server in self._added_servers else self._native
 
     def _of(self, servers: "Servers", server: str) -> NativeTools:
         """Return a server's tools with our settings, rebuilt if a human has reviewed them since."""

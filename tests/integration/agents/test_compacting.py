@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 import curtainwall
-from curtainwall.agents.builtin.language_model import ModelFault
+from curtainwall.agents.builtin.compaction import estimate_items, estimate_tokens
+from curtainwall.agents.builtin.language_model import AgentMessage, ModelFault, ProgramOutcome
 from curtainwall.library.session import Session
 from curtainwall.model import Basis, CompactionSkipped, HistoryCompacted, ModelRequested, TurnFailed, TurnStatus, Usage
 from tests.support.covers import covers
@@ -69,6 +70,70 @@ def test_the_threshold_can_be_set_while_running_and_switched_off(home: Home) -> 
             await session.compact_at(0.2)
             await session.send("e")
             assert len(of(HistoryCompacted, session.timeline())) == 1
+
+    run(main())
+
+
+@covers("agents.compaction-inside-a-turn")
+def test_a_turn_that_outgrows_the_context_is_compacted_before_the_provider_refuses(home: Home) -> None:
+    model = playing(*(runs(f"'{n:02}' * 14_500") for n in range(12)), "read it all", context_size=20_000)
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            reply = await session.send("read everything")
+            assert (reply.status, reply.text) == (TurnStatus.DONE, "read it all")
+            made = of(HistoryCompacted, session.timeline())
+            assert {each.trigger for each in made} == {"threshold"}
+            assert 3 <= len(made) <= 12
+            assert all(each.after < each.before for each in made)
+            assert len(session.history()) == 1
+
+    run(main())
+    sizes = [estimate_tokens(prompt.system) + estimate_items(prompt.items) for prompt in model.prompts]
+    assert max(sizes) < 20_000, sizes
+    for prompt in model.prompts:
+        # A result without its program would be refused, and the task and the newest result must not get lost.
+        named = {program.id for item in prompt.items if isinstance(item, AgentMessage) for program in item.programs}
+        assert {item.id for item in prompt.items if isinstance(item, ProgramOutcome)} == named
+    turns = [prompt for prompt in model.prompts if prompt.may_run]
+    assert all(any(line == "human: read everything" for line in words(prompt.items)) for prompt in turns)
+    for number, prompt in enumerate(turns[1:]):
+        last = prompt.items[-1]
+        assert isinstance(last, ProgramOutcome)
+        assert last.text.startswith(f"{number:02}")
+
+
+@covers("agents.compaction-inside-a-turn")
+def test_where_a_summary_does_not_help_it_is_not_written_again_with_each_step(home: Home) -> None:
+    model = playing(*(runs(f"{n}") for n in range(6)), "done", context_size=1_000)
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            assert (await session.send("count")).text == "done"
+
+    run(main())
+    assert sum(not prompt.may_run for prompt in model.prompts) <= 2
+
+
+@covers("library.context-is-known-before-the-reply")
+def test_the_context_is_estimated_before_a_reply_and_corrected_by_a_summary(home: Home) -> None:
+    held = Held("thinking")
+    model = small("one", counted("two", 30_000), held)
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            assert (session.context.used, session.context.size, session.context.measured) == (0, SIZE, False)
+            await talked(session, "a", "b")
+            assert (session.context.used, session.context.measured) == (30_000, True)
+            await session.compact()
+            [made] = await until(session, HistoryCompacted)
+            assert (session.context.used, session.context.measured) == (made.after, False)
+            working = asyncio.create_task(session.send("c" * 4_000))
+            await held.shown.wait()
+            assert made.after + 1_000 <= session.context.used < made.after + 1_100
+            assert not session.context.measured
+            await session.interrupt()
+            await working
 
     run(main())
 

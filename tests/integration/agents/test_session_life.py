@@ -24,6 +24,7 @@ from curtainwall.model import (
     CommandRefused,
     CompactionSkipped,
     GrantScope,
+    InterruptAsked,
     MessageAccepted,
     Mode,
     ModelFailed,
@@ -131,10 +132,19 @@ def test_an_interrupt_while_a_program_computes_frees_the_worker_at_once(home: Ho
     run(main())
 
 
-def test_where_nothing_runs_nothing_is_interrupted(home: Home) -> None:
+@covers("library.idle-interrupt")
+def test_where_nothing_runs_an_interrupt_does_nothing(home: Home) -> None:
     async def main() -> None:
         async with curtainwall.open_session(model=playing()) as session:
-            with pytest.raises(CommandRefused, match="nothing runs here"):
+            before = len(session.timeline())
+            await session.interrupt()
+            await session.send("a")
+            await session.interrupt()
+            assert (await session.send("b")).status is DONE
+            assert not of(InterruptAsked, session.timeline())
+            assert before
+            await session.close()
+            with pytest.raises(Closed):
                 await session.interrupt()
 
     run(main())

@@ -248,6 +248,9 @@ class ConversationHistory:
                 self.held.clear()
                 self.held.add(ITEMS.validate_python(content["items"] if isinstance(content, dict) else ()))
                 self.request, self.used = None, event.after
+                if isinstance(content, dict) and "new" in content:
+                    # The summary also covers results that the model had not been sent yet.
+                    self.new = list(ITEMS.validate_python(content["new"]))
             case HistoryInherited():
                 self.has_acted = True
                 self._inherit(event)

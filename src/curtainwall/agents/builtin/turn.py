@@ -6,9 +6,19 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 
 from curtainwall.agents.builtin.calls import TurnCalls
-from curtainwall.agents.builtin.compaction import CompactedHistory, estimate_tokens, plan_compaction
+from curtainwall.agents.builtin.compaction import CompactedHistory, estimate_items, estimate_tokens, plan_compaction
 from curtainwall.agents.builtin.history import ConversationHistory
-from curtainwall.agents.builtin.language_model import ITEMS, AgentMessage, LanguageModel, ModelFault, ModelReply, Program, Prompt
+from curtainwall.agents.builtin.language_model import (
+    ITEMS,
+    AgentMessage,
+    ConversationItem,
+    LanguageModel,
+    ModelFault,
+    ModelReply,
+    Program,
+    ProgramOutcome,
+    Prompt,
+)
 from curtainwall.agents.builtin.program import ProgramDone, ProgramParked, ProgramRunner
 from curtainwall.agents.builtin.prompt import (
     ABSENT,
@@ -64,6 +74,8 @@ from curtainwall.model import (
 
 _LONGEST_RESULT = 30_000
 _LONGEST_MASKED = 400_000
+_LEAST_GROWTH = 0.1
+"""The share of the context that a turn has to add before its history is compacted again."""
 _LOST_CODE = (
     "The program was not run and changed nothing: the process that was given it ended, and the log does not keep a value in it that looks "
     "like a secret. Write the program again."
@@ -123,6 +135,8 @@ class BuiltinTurn:
     skills: Sequence[tuple[str, str]] = ()
     hosts: str = ""
     began: Millis = 0
+    compacted_at: int | None = None
+    """Tokens in the context after the turn last tried to compact its history."""
 
     def __post_init__(self) -> None:
         self.began = self.around.clock.elapsed()
@@ -139,8 +153,6 @@ class BuiltinTurn:
         self.skills = await asyncio.to_thread(self.around.skills, self.talk.workspace)
         self.hosts = self.around.hosts(self.at.session)
         model = self.around.model_of(self.talk.model)
-        if not self.at.resumed and self._is_full(model):
-            await self.compact("threshold", "")
         calls = self._calls()
         has_compacted = False
         while True:
@@ -153,6 +165,11 @@ class BuiltinTurn:
                 return TurnResult(status=TurnStatus.DONE)
             if self.talk.exhausted:
                 return TurnResult(status=TurnStatus.WAITING, failure="a budget is used up; `/budget` shows and raises it")
+            if self._needs_compaction(model):
+                await self.compact("threshold", "")
+                self.compacted_at = self._used()
+                # The summary may have used up a budget.
+                continue
             try:
                 await self._ask(model)
             except ModelFault as fault:
@@ -187,7 +204,14 @@ class BuiltinTurn:
         before = self._used()
         # Only while the request is built, which holds its own text: the conversation may be packed while the model writes.
         with self.held.unpacked(self.at.session):
-            plan = plan_compaction(self.talk.items, model.context_size, "\n".join(filter(None, (instructions, pinned))))
+            # Results belong to programs in the history: they are summarised, or stay, together.
+            results, unsent = self._unsent()
+            plan = plan_compaction(
+                (*self.talk.items, *results),
+                model.context_size,
+                "\n".join(filter(None, (instructions, pinned))),
+                keeps_step=trigger == "threshold",
+            )
         if plan is None:
             await self.record(CompactionSkipped(at=now(), why="there is nothing that a summary could replace"))
             return False
@@ -201,18 +225,26 @@ class BuiltinTurn:
         if done is None:
             await self.record(CompactionSkipped(at=now(), why="the summary was empty"))
             return False
-        await self._keep_summary(trigger, before, done)
+        await self._keep_summary(trigger, before, done, unsent if results else None)
         await self.around.hooks.tell(PostCompact(trigger=occasion.trigger, compact_summary=done.summary), place)
         return True
 
-    async def _keep_summary(self, trigger: str, before: int, done: CompactedHistory) -> None:
+    def _unsent(self) -> tuple[tuple[ConversationItem, ...], tuple[ConversationItem, ...]]:
+        """Return the results that the model has not been sent, and everything else that it has not been sent."""
+        count = sum(isinstance(item, ProgramOutcome) for item in self.talk.new)
+        return tuple(self.talk.new[:count]), tuple(self.talk.new[count:])
+
+    async def _keep_summary(self, trigger: str, before: int, done: CompactedHistory, unsent: tuple[ConversationItem, ...] | None) -> None:
+        """Record a shorter history; `unsent` is what the model has not been sent yet, if the summary covers some of that."""
         content = {"summary": done.summary, "replaced": done.replaced, "items": ITEMS.dump_python(done.items, mode="json")}
+        if unsent is not None:
+            content["new"] = ITEMS.dump_python(unsent, mode="json")
         event = HistoryCompacted.model_validate(
             {
                 "at": self.around.clock.now(),
                 "trigger": trigger,
                 "before": before,
-                "after": estimate_tokens(self.talk.system) + sum(estimate_tokens(item.model_dump_json()) for item in done.items),
+                "after": estimate_tokens(self.talk.system) + estimate_items(done.items),
                 "upto": self.known.cursor,
                 "summary": (await self.around.journal.keep(content)).model_dump(),
             }
@@ -299,14 +331,19 @@ class BuiltinTurn:
         system = system_prompt(workspace, self.tools[1].stubs, pinned, self.skills, self.hosts)
         items = (*self.talk.items, *self.talk.new)
         prompt = Prompt(system, items, replies=self.talk.replies)
+        used = self._used() if self.talk.used is not None else estimate_tokens(system) + estimate_items(items)
         with self.held.unpacked(self.at.session):
-            await self._converse(model, prompt, purpose="turn")
+            await self._converse(model, prompt, purpose="turn", estimate=used)
 
-    async def _converse(self, model: LanguageModel, prompt: Prompt, purpose: str) -> ModelReply:
+    async def _converse(self, model: LanguageModel, prompt: Prompt, purpose: str, estimate: int = 0) -> ModelReply:
         """Make one request; record it before it is sent, and then the complete or partial reply."""
         now, turn = self.around.clock.now, self.at.turn
         request = ordered_id(now(), self.around.clock.entropy(5))
-        await self.record(await self._requested(request, model, prompt, purpose))
+        requested = await self._requested(request, model, prompt, purpose)
+        if purpose == "turn":
+            await self.record(requested, ContextMeasured(at=now(), used=estimate, size=model.context_size, measured=False))
+        else:
+            await self.record(requested)
         stream = ReplyStream(
             self.around.masker, keep=self._keep_piece, show=self._show if purpose == "turn" else None, again=self._report_retry
         )
@@ -410,12 +447,16 @@ class BuiltinTurn:
         """Return an estimate of the tokens in the next request."""
         tokens = self.talk.used
         if tokens is None:
-            tokens = estimate_tokens(self.talk.system) + sum(estimate_tokens(item.model_dump_json()) for item in self.talk.items)
-        return tokens + sum(estimate_tokens(item.model_dump_json()) for item in self.talk.new)
+            tokens = estimate_tokens(self.talk.system) + estimate_items(self.talk.items)
+        return tokens + estimate_items(self.talk.new)
 
-    def _is_full(self, model: LanguageModel) -> bool:
+    def _needs_compaction(self, model: LanguageModel) -> bool:
+        """Tell whether the next request would pass the threshold, and a summary can be expected to help."""
         threshold = self.talk.threshold if self.talk.threshold_set else self.threshold
-        return threshold is not None and self._used() >= threshold * model.context_size
+        used, size = self._used(), model.context_size
+        if threshold is None or used < threshold * size:
+            return False
+        return self.compacted_at is None or used - self.compacted_at >= _LEAST_GROWTH * size
 
 
 async def write_uninterrupted(writing: Coroutine[None, None, object]) -> None:

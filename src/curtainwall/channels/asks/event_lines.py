@@ -8,6 +8,7 @@ from curtainwall.channels.asks.cards import call_in_words
 from curtainwall.channels.plain import plain_line, short
 from curtainwall.facts import masks_in
 from curtainwall.model import (
+    PROGRAM_NOTES,
     SYSTEM,
     AnyEvent,
     ApprovalAnswered,
@@ -77,6 +78,7 @@ from curtainwall.operations.activity import SessionActivity
 Tone = Literal["dim", "good", "warn", "bad"]
 
 _NAMED = 5
+_LONGEST_NOTE = 500
 _ROOM = 200
 _MOST_MASKS = 5
 _BY_HUMAN = "denied-by-human"
@@ -124,6 +126,8 @@ def describe_event(event: AnyEvent, before: SessionActivity, typed: CommandHints
         return _describe_refused(event) if isinstance(event, RequestsRefused) else EventLine("dim", _reported_words(event))
     if isinstance(event, LifeEvent | BudgetEvent | BreakerEvent | ContextEvent):
         return _describe_session(event, typed)
+    if isinstance(event, ExtensionNoted) and event.extension == PROGRAM_NOTES:
+        return EventLine("dim", short(f"· note: {event.data.get('text', '')}", _LONGEST_NOTE))
     return _describe_held(held_files(event, unreported=True)) if isinstance(event, ExtensionNoted) else None
 
 

@@ -1,7 +1,7 @@
 """An agent's own work: what it asked models, what it ran and used, and what a confined agent did beside the gate."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt
 
@@ -121,6 +121,9 @@ class ExtensionNoted(Event):
     extension: str
     data: Mapping[str, JsonValue]
 
+
+PROGRAM_NOTES: Final = "program"
+"""The extension under which an embedding program writes notes into a session's history."""
 
 ModelEvent = ModelRequested | ModelResponded | ModelFailed
 """A request to a provider and its end."""

@@ -31,6 +31,32 @@ class ToolRoles:
     meanings: tuple[Meaning, ...] = ()
 
 
+def fault_of_roles(roles: ToolRoles, *, is_confined: bool) -> str:
+    """Return why nobody could judge the calls of a tool that is not ours by these roles, or nothing."""
+    played: set[Role] = set()
+    for meaning in roles.meanings:
+        all_roles = {*meaning.roles, *(role for case in meaning.cases for role in case.roles)}
+        where = f"`{meaning.argument}`"
+        if strangers := all_roles - _ROLES:
+            return f"{where} cannot have the role {', '.join(f'`{role}`' for role in sorted(strangers))} in a tool that is not ours"
+        if fault := fault_of_cases(meaning.roles, meaning.cases):
+            return f"{where}: {fault}"
+        if meaning.within is not None and not all_roles <= _PATHS:
+            return f"{where}: `within` is for paths"
+        played |= set(meaning.roles)
+    if not is_confined and Role.RUN_COMMAND in played:
+        # The rules let commands run freely because the sandbox confines them; outside it, only a human may allow one.
+        return "commands would run outside any sandbox; give the tool no roles, then every call asks"
+    unseen = roles.effect is ToolEffect.MODIFY and not played & _CHANGING
+    unseen |= roles.effect is ToolEffect.EXECUTE and Role.RUN_COMMAND not in played
+    if played and unseen:
+        return (
+            f"its effect is `{roles.effect}`, and no role says what it changes; "
+            "add such a role, or take all roles away, then every call asks"
+        )
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
     """One server of the user. `environment` is all that it gets of ours; its sandbox holds the paths besides the system.
@@ -76,27 +102,8 @@ class ServerSpec:
             raise self._broken("a server's name is made of lower-case letters, digits and `_`, and starts with a letter")
 
     def _require_sound_roles(self, tool: str, roles: ToolRoles) -> None:
-        played: set[Role] = set()
-        for meaning in roles.meanings:
-            all_roles = {*meaning.roles, *(role for case in meaning.cases for role in case.roles)}
-            where = f"{tool}: `{meaning.argument}`"
-            if strangers := all_roles - _ROLES:
-                raise self._broken(f"{where} cannot have the role {', '.join(f'`{role}`' for role in sorted(strangers))} in a server")
-            if fault := fault_of_cases(meaning.roles, meaning.cases):
-                raise self._broken(f"{where}: {fault}")
-            if meaning.within is not None and not all_roles <= _PATHS:
-                raise self._broken(f"{where}: `within` is for paths")
-            played |= set(meaning.roles)
-        if self.trusted and Role.RUN_COMMAND in played:
-            # The rules let commands run freely because the sandbox confines them; outside it, only a human may allow one.
-            raise self._broken(f"{tool}: a trusted server runs commands outside any sandbox; give the tool no roles, then every call asks")
-        unseen = roles.effect is ToolEffect.MODIFY and not played & _CHANGING
-        unseen |= roles.effect is ToolEffect.EXECUTE and Role.RUN_COMMAND not in played
-        if played and unseen:
-            raise self._broken(
-                f"{tool}: its effect is `{roles.effect}`, and no role says what it changes; "
-                "add such a role, or take all roles away, then every call asks"
-            )
+        if fault := fault_of_roles(roles, is_confined=not self.trusted):
+            raise self._broken(f"{tool}: {fault}")
 
     def _broken(self, why: str) -> Broken:
         return Broken(f"[servers.{self.name}]: {why}")

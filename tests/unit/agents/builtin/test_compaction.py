@@ -111,3 +111,30 @@ def test_while_a_summary_is_written_the_messages_that_it_replaces_are_not_held()
     assert done is not None
     assert "look(0)" in done.items[0].model_dump_json()
     assert done.items[2:] == tuple(kept)
+
+
+@covers("agents.compaction-inside-a-turn")
+def test_in_the_middle_of_a_turn_the_results_that_were_not_used_yet_stay_with_their_programs() -> None:
+    work = [item for n in range(9) for item in (agent("", f"look({n})"), ProgramOutcome(id=f"look({n})", text="z" * 8_000))]
+    made = plan_compaction([*talk(2), human("the task"), *work], 5_000, "", keeps_step=True)
+    assert made is not None
+    task, step, result = made.tail
+    assert (task, step) == (human("the task"), agent("", "look(8)"))
+    assert isinstance(result, ProgramOutcome)
+    assert len(result.text) < 5_000 * 4 * 0.31
+    assert "characters left out" in result.text
+    assert made.replaced == 8 + len(work) - 2
+
+
+@covers("agents.compaction-inside-a-turn")
+def test_the_request_for_a_summary_fits_into_the_context_as_well() -> None:
+    made = plan_compaction(talk(400, size=1_500), 20_000, "")
+    assert made is not None
+    [asked] = made.prompt.items
+    assert isinstance(asked, UserMessage)
+    assert 30_000 < len(asked.text) < 45_000
+    assert asked.text.startswith("The conversation:\n\nPERSON: question 0")
+    assert "parts left out]" in asked.text
+    done = made.with_summary("we talked")
+    assert done is not None
+    assert len(done.items[0].model_dump_json()) < 20_000 * 4 * 0.12
