@@ -62,6 +62,7 @@ WorkingEvent = LifeEvent | TurnEvent | ModelEvent
 _CALLS, _ANSWERS = Group[CallEvent](CallEvent), Group[AnswerEvent](AnswerEvent)
 _TURNS = Group[WorkingEvent](WorkingEvent)
 
+# Among them is everything that the commands of `_AFTER_CLOSE` in `decide.py` cause.
 _AFTER_CLOSE = (SessionRenamed, ExtensionNoted, PeerAnswered, PeerAnswerTaken, BudgetRaised)
 
 BlobCheck = Callable[[BlobRef], str | None]
