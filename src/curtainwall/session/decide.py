@@ -113,6 +113,7 @@ def require_short_name(name: str) -> None:
 
 
 _BEFORE_READY = (ReadySession, InheritHistory, CloseSession, RepairSession, AddLabels, AddRoute, RemoveRoute, RenameSession)
+# The events that these cause have to be in `_AFTER_CLOSE` of `replay.py` as well.
 # A raise in a session that is closed counts in the sessions that share its budget.
 _AFTER_CLOSE = (RepairSession, RenameSession, ReopenSession, RevokeGrant, ExpireApprovals, DeliverMessage, TakePeerAnswer, RaiseBudget)
 _CONTROL = (

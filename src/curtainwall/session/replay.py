@@ -64,6 +64,7 @@ WorkingEvent = LifeEvent | TurnEvent | ModelEvent
 _CALLS, _ANSWERS = Group[CallEvent](CallEvent), Group[AnswerEvent](AnswerEvent)
 _TURNS = Group[WorkingEvent](WorkingEvent)
 
+# Among them is everything that the commands of `_AFTER_CLOSE` in `decide.py` cause.
 _AFTER_CLOSE = (
     SessionRenamed,
     SessionReopened,

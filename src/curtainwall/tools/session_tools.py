@@ -1,4 +1,4 @@
-"""Tools that change the session itself, once a human has approved."""
+"""Runs the tools that change the session itself, once they are permitted; `compose/gate.py` says how."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast

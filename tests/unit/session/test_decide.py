@@ -111,7 +111,7 @@ from curtainwall.model import (
     WithholdAnswer,
     denial,
 )
-from curtainwall.session import Phase
+from curtainwall.session import Phase, replay
 from tests.support.covers import covers
 from tests.support.given import (
     ANN,
@@ -311,6 +311,12 @@ def test_an_opening_session_can_be_made_ready_named_routed_and_closed(command: A
 @pytest.mark.parametrize("command", named(without(every_command(), LATE)))
 def test_a_closed_session_says_that_it_is_closed_and_why(command: AnyCommand) -> None:
     given(ready(), CLOSED).when(command).then_refused("this session is closed: that was all", Closed)
+
+
+@pytest.mark.parametrize("command", named([command for command in every_command() if isinstance(command, LATE)]))
+def test_what_still_happens_after_the_end_is_no_fault_in_a_replay(command: AnyCommand) -> None:
+    outcome = given(ready(), CLOSED).when(command)
+    assert replay((*outcome.before.log, *outcome.events), lambda _: None) == (), "name the event in `_AFTER_CLOSE` of `session/replay.py`"
 
 
 def test_a_closed_session_can_still_be_renamed_by_an_operator() -> None:

@@ -1,4 +1,7 @@
-"""The adapters for agents in containers, by name. Each is pure: it turns a task into a command line, and output lines into reports."""
+"""The adapters for agents in containers, by name. Each is pure: it turns a task into a command line, and output lines into reports.
+
+A program that prints plain text needs none of its own: `PlainAgent` is made from the configuration (`agents.NAME.command`).
+"""
 
 from curtainwall.agents.external import (
     Activity,
