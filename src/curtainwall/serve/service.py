@@ -88,7 +88,8 @@ class Serving:
         self.reload = ConfigReload(self.work.wired.active, self.restart, self.book)
         is_owed_an_end = self.wired.lifecycle.is_owed_an_end
         registry, index = self.wired.registry, self.wired.store.index
-        self.sessions = ChannelSessions(registry.feed, self.wired.store, self.work.turns.attend, is_owed_an_end)
+        turns = self.work.turns
+        self.sessions = ChannelSessions(registry.feed, self.wired.store, turns.attend, is_owed_an_end, turns.attends)
         self.deadlines = Deadlines(registry.feed, index, registry.alarm)
 
     @property
