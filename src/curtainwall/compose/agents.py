@@ -276,13 +276,16 @@ def session_spec(
     """Return the spec of a new session: the user's choices, or else defaults for the agent."""
     require_short_name(name)
     if agent == BUILTIN:
-        return SessionSpec(model or default_model_of(wired), workspace, name, agent, mode or Mode.DEFAULT, (route,))
-    configured = agent_model(wired.setup.config.agents, agent)
-    return SessionSpec(model or configured, workspace, name, agent, mode or default_mode(agent, workspace), (route,))
+        model = model or default_model_of(wired)
+    else:
+        model = model or agent_model(wired.setup.config.agents, agent)
+    return SessionSpec(model, workspace, name, agent, mode or default_mode(wired.setup.config, agent, workspace), (route,))
 
 
-def default_mode(agent: str, workspace: Path | None) -> Mode:
+def default_mode(config: Config, agent: str, workspace: Path | None) -> Mode:
     """Return the default mode for a new session: giving a project to a container agent, which has it mounted, grants edits in it."""
+    if config.sessions.mode is not None:
+        return config.sessions.mode
     return Mode.DEFAULT if workspace is None or agent in (BUILTIN, LOCAL) else Mode.ACCEPT_EDITS
 
 

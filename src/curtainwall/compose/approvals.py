@@ -81,8 +81,9 @@ _MATRIX = "matrix"
 
 
 def operators_in(config: Config) -> dict[str, frozenset[str]]:
-    """Return the operators of every channel."""
-    return {**{name: frozenset(channel.operators) for name, channel in config.channels.items()}, WEB: web_operators(config)}
+    """Return the operators of every channel that is enabled."""
+    channels = {name: frozenset(channel.operators) for name, channel in config.channels.items() if channel.enabled}
+    return {**channels, WEB: web_operators(config)}
 
 
 def served_operators(config: Config) -> dict[str, frozenset[str]]:

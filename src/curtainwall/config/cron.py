@@ -60,6 +60,7 @@ class BudgetSection(Section):
 class JobSection(Section):
     """A job: what to do, and when. Each firing is a session of its own; docs/cron.md tells the rest."""
 
+    enabled: bool = Field(True, description="whether it fires on its schedule; `cron run` works regardless")
     schedule: Annotated[str, AfterValidator(_check_schedule)] = Field(
         description="minute, hour, day of the month, month, day of the week: `0 3 * * *`"
     )

@@ -35,7 +35,7 @@ from curtainwall.config.teams import PeersSection, TeamName, TeamSection, check_
 from curtainwall.config.web import WebSection
 from curtainwall.config.webhooks import WebhooksSection
 from curtainwall.host import Sending
-from curtainwall.model import NOBODY, Broken
+from curtainwall.model import NOBODY, Broken, Mode
 from curtainwall.model.people import parse_place
 
 
@@ -43,6 +43,23 @@ class SessionsSection(Section):
     """What a new session is where nobody says otherwise: on the terminal, on the web, in rooms and on channels of your own."""
 
     agent: str = Field(BUILTIN, min_length=1, description="which agent works: `builtin`, `claude-local`, `claude-code` …")
+    mode: Annotated[Mode, Field(strict=False)] | None = Field(
+        None,
+        description="`default`, `plan`, `accept-edits`, `bypass`; left out, `default`, and `accept-edits` where an agent in a container "
+        "is given a project. Jobs, webhooks and teams have a mode of their own",
+    )
+    instructions: str = Field(
+        "",
+        max_length=65_536,
+        description="what agents in rooms, jobs, webhooks and on the web are told besides their task where they have no project, as an "
+        "`AGENTS.md` would tell them in one; new sessions have it as such a file in their workspace",
+    )
+    prune_after: Duration | None = Field(
+        None,
+        alias="prune-after",
+        description='`serve` deletes sessions in which nothing has happened for so long, as `"90d"`, as `sessions clean` does; never those '
+        "with open work, of teams, or that a room leads to. Left out, it deletes none",
+    )
 
 
 class ModelSection(Section):
@@ -177,6 +194,8 @@ class ProtectedSection(Section):
 
 class ChannelSection(Section):
     """One place where people talk to sessions."""
+
+    enabled: bool = Field(True, description="whether it is served; if not, nobody can answer asks or control sessions there")
 
     operators: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         min_length=1, description="who may answer asks and use control words there; others may only talk"

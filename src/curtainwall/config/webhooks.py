@@ -33,6 +33,7 @@ def _is_template(prompt: str) -> bool:
 class HookSection(Section):
     """A webhook: who may deliver, what the agent is told, and where the answer goes. What is delivered is data, never a word of yours."""
 
+    enabled: bool = Field(True, description="whether it takes deliveries; sessions that have begun go on")
     scheme: Literal["hmac", "token"] = Field(
         "hmac", description="how a sender proves itself: a signature of the body, or the secret itself"
     )

@@ -78,7 +78,7 @@ class ShownAt:
 
 @dataclass(frozen=True, slots=True)
 class SessionQuery:
-    """Which sessions to list, newest first."""
+    """Which sessions to list, newest first; with `by_activity`, those that changed last come first."""
 
     status: SessionStatus | None = None
     agent: str | None = None
@@ -95,6 +95,7 @@ class SessionQuery:
     """Leaves out the sessions of an agent, except those in which a human is asked something."""
     shown_at: ShownAt | None = None
     """Only those whose asks are shown there."""
+    by_activity: bool = False
     limit: int = 50
 
 

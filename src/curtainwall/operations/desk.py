@@ -199,7 +199,10 @@ class SessionDesk:
         if opening.of is None:
             raise CommandRefused(f"say which session to {opening.how}")
         if opening.how == "reset":
-            return Opened(session=await reset(self._sessions, opening.of, by, opening.name), notes=("grants and credentials stay behind",))
+            labels = ", ".join(self._state(opening.of).labels)
+            remain = (f"its labels remain, because it works with the same files: {labels}",) if labels else ()
+            session = await reset(self._sessions, opening.of, by, opening.name)
+            return Opened(session=session, notes=("grants and credentials stay behind", *remain))
         forked = await fork(self._sessions, opening.of, by, opening.name)
         note = f"both sessions work in the same project `{forked.workspace}`; what one changes, the other sees"
         return Opened(session=forked.session, notes=() if forked.copied is not None else (note,))

@@ -1,10 +1,13 @@
 """Opens sessions: new ones, resets, and those that a channel's place leads to; each is opened once, by whichever process comes first."""
 
 import asyncio
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from curtainwall.model import (
     BUILTIN_AGENT,
@@ -73,6 +76,8 @@ class SessionSpec:
     hook: str = ""
     channel: str = ""
     """The channel where its people talk; if empty, the channel of the person who opens it."""
+    instructions: str = ""
+    """What its agent is told besides its task, as a file in the session's own workspace."""
 
 
 async def open_new(sessions: Sessions, spec: SessionSpec, by: Who, session: SessionId | None = None) -> SessionId:
@@ -87,9 +92,13 @@ async def open_new(sessions: Sessions, spec: SessionSpec, by: Who, session: Sess
 
 def _opening(sessions: Sessions, spec: SessionSpec, by: Who, session: SessionId) -> OpenSession:
     place = sessions.home.session(session)
-    place.prepare()
     is_own = spec.workspace is None
-    workspace = sessions.workspace_at(place.workspace if spec.workspace is None else spec.workspace, own=is_own)
+    # A directory that cannot be a workspace is refused before anything is made.
+    project = None if spec.workspace is None else sessions.workspace_at(spec.workspace, own=False)
+    place.prepare()
+    workspace = project or sessions.workspace_at(place.workspace, own=True)
+    if is_own and spec.instructions:
+        _write_instructions(place.workspace, spec)
     return OpenSession(
         by=by,
         session=session,
@@ -107,6 +116,18 @@ def _opening(sessions: Sessions, spec: SessionSpec, by: Who, session: SessionId)
         hook=spec.hook,
         channel=spec.channel,
     )
+
+
+_INSTRUCTION_FILES: Final = {"claude-code": "CLAUDE.md", "claude-local": "CLAUDE.md", "gemini": "GEMINI.md"}
+
+
+def _write_instructions(workspace: Path, spec: SessionSpec) -> None:
+    """Write the instructions where the session's agent looks for them; a file that is there stays."""
+    name = _INSTRUCTION_FILES.get(spec.agent, "AGENTS.md")
+    with suppress(FileExistsError):
+        descriptor = os.open(workspace / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"{spec.instructions.rstrip()}\n")
 
 
 async def reset(sessions: Sessions, old: SessionId, by: Who, name: str = "") -> SessionId:

@@ -30,20 +30,20 @@ class Removal:
     """Where its workspace is now, if it may belong to a session whose log is lost."""
 
 
-async def remove_sessions(sessions: Sessions, rows: Sequence[SessionRow], by: Who) -> list[Removal]:
-    """Delete sessions one by one; keep those that are in use or have open approvals."""
+async def remove_sessions(sessions: Sessions, rows: Sequence[SessionRow], by: Who, *, at_rest: bool = False) -> list[Removal]:
+    """Delete sessions one by one; keep those that are in use or have open approvals, and with `at_rest` those with any open work."""
     deadline = asyncio.get_running_loop().time() + _RELEASE_SECONDS
     files = _Files(sessions.store, sessions.home)
-    removals = [await _remove(sessions, row, by, deadline, files) for row in rows]
+    removals = [await _remove(sessions, row, by, deadline, files, at_rest=at_rest) for row in rows]
     if any(removal.why_not is None for removal in removals) and isinstance(sessions.store, SqliteStore):
         sessions.store.collect_blobs()
     return removals
 
 
-async def _remove(sessions: Sessions, row: SessionRow, by: Who, deadline: float, files: "_Files") -> Removal:
+async def _remove(sessions: Sessions, row: SessionRow, by: Who, deadline: float, files: "_Files", *, at_rest: bool) -> Removal:
     while True:
         try:
-            await sessions.registry.delete(row.session, by)
+            await sessions.registry.delete(row.session, by, at_rest=at_rest)
             break
         except (CommandRefused, TryLater) as refusal:
             if isinstance(refusal, CommandRefused) or asyncio.get_running_loop().time() > deadline:

@@ -146,6 +146,10 @@ class Turns:
         """Leave every session, all at once."""
         await asyncio.gather(*(self.leave(session) for session in tuple(self._attended)))
 
+    def attends(self, session: SessionId) -> bool:
+        """Tell whether a session is looked after here."""
+        return session in self._attended
+
     @property
     def attended(self) -> tuple[SessionId, ...]:
         """The sessions that are looked after here."""

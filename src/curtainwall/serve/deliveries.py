@@ -38,9 +38,11 @@ WITHHELD = "the answer was made from sensitive material and is handed out to nob
 
 
 def hooks_in(wired: GatedSessions) -> dict[str, Webhook]:
-    """Return the configured webhooks with their secrets, which are masked from now on; raise `Broken` if one is missing."""
+    """Return the webhooks that are enabled with their secrets, which are masked from now on; raise `Broken` if one is missing."""
     hooks: dict[str, Webhook] = {}
     for name, section in wired.setup.config.webhooks.hooks.items():
+        if not section.enabled:
+            continue
         secret = secret_of_hook(wired.setup.config, name)
         wired.masker.learn(f"webhook-{name}", secret)
         proof = Proof(
@@ -139,4 +141,5 @@ class WebhookDeliveries:
             (LabelSource(label=UNTRUSTED, origin=f"a delivery to the webhook {hook}"),),
             hook=hook,
             channel=CHANNEL,
+            instructions=setup.config.sessions.instructions if section.folder is None else "",
         )

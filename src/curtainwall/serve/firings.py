@@ -1,6 +1,7 @@
 """Firings of jobs: each becomes a session with its instructions, once."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from pydantic import JsonValue
 
@@ -77,4 +78,5 @@ class JobFirings:
         routes = tuple(map(parse_place, section.approval_targets))
         limits = section.budget.over(setup.limits)
         model = section.model or model_for(setup.config.agents, section.agent, self._model)
-        return SessionSpec(model, section.folder, name, section.agent, section.mode, routes, limits, job=job, channel=CHANNEL)
+        spec = SessionSpec(model, section.folder, name, section.agent, section.mode, routes, limits, job=job, channel=CHANNEL)
+        return spec if section.folder is not None else replace(spec, instructions=setup.config.sessions.instructions)

@@ -17,7 +17,7 @@ from curtainwall.session import lift
 def jobs_in(config: Config) -> tuple[Job, ...]:
     """Return the configured jobs."""
     return tuple(
-        Job(name, Schedule.parse(section.schedule, section.zone), section.overlap, section.missed, section.policy or "")
+        Job(name, Schedule.parse(section.schedule, section.zone), section.overlap, section.missed, section.policy or "", section.enabled)
         for name, section in sorted(config.cron.items())
     )
 

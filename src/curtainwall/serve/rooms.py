@@ -120,7 +120,7 @@ class RoomDisplays:
 def channels(serving: Serving) -> Iterable[Service]:
     """Return the channel, if the configuration asks for it."""
     section, operators = serving.config.matrix, serving.config.channels.get(CHANNEL)
-    if section.homeserver is None or section.user is None or operators is None:
+    if section.homeserver is None or section.user is None or operators is None or not operators.enabled:
         return ()
     people = People(section.user, frozenset(operators.operators), frozenset(section.users), section.trust_homeserver)
     settings = MatrixSettings(people, frozenset(section.rooms), section.pinned)
@@ -128,7 +128,9 @@ def channels(serving: Serving) -> Iterable[Service]:
 
     def wanted_at(place: Route) -> SessionSpec:
         spec = serving.spec_at(place)
-        return replace(spec, workspace=workspace, mode=default_mode(spec.agent, workspace))
+        instructions = serving.config.sessions.instructions if workspace is None else ""
+        mode = default_mode(serving.config, spec.agent, workspace)
+        return replace(spec, workspace=workspace, mode=mode, instructions=instructions)
 
     async def find_account() -> Account:
         return await account_of(serving.wired.setup.home, serving.config, serving.wired.masker.learn)

@@ -14,7 +14,7 @@ from curtainwall.channels.chat import ChatPorts as ChatHouse
 from curtainwall.channels.measures import Measures
 from curtainwall.channels.plain import counted
 from curtainwall.channels.ports import ChannelPorts
-from curtainwall.compose.agents import RunningAgents, default_model_of, model_finder, run_agents
+from curtainwall.compose.agents import RunningAgents, default_mode, default_model_of, model_finder, run_agents
 from curtainwall.compose.approvals import who_may_answer
 from curtainwall.compose.config_checks import missing_references, unshown_targets
 from curtainwall.compose.gate import GatedSessions, open_gate
@@ -38,6 +38,7 @@ from curtainwall.store import rescue
 
 SERVICES: Mapping[str, str] = {
     "files": "curtainwall.serve.files",
+    "pruner": "curtainwall.serve.pruner",
     "notify": "curtainwall.serve.notify",
     "status": "curtainwall.serve.status",
     "telemetry": "curtainwall.serve.telemetry",
@@ -87,7 +88,8 @@ class Serving:
         self.reload = ConfigReload(self.work.wired.active, self.restart, self.book)
         is_owed_an_end = self.wired.lifecycle.is_owed_an_end
         registry, index = self.wired.registry, self.wired.store.index
-        self.sessions = ChannelSessions(registry.feed, self.wired.store, self.work.turns.attend, is_owed_an_end)
+        turns = self.work.turns
+        self.sessions = ChannelSessions(registry.feed, self.wired.store, turns.attend, is_owed_an_end, turns.attends)
         self.deadlines = Deadlines(registry.feed, index, registry.alarm)
 
     @property
@@ -125,7 +127,8 @@ class Serving:
 
     def spec_at(self, place: Route) -> SessionSpec:
         """Return the specification of a session opened at a place: its asks are shown there, and where the configuration says."""
-        return replace(self.work.desk.usual, name=f"{place.channel} {place.reference}".strip(), routes=(place,))
+        instructions = self.config.sessions.instructions
+        return replace(self.work.desk.usual, name=f"{place.channel} {place.reference}".strip(), routes=(place,), instructions=instructions)
 
     def board(self, at: ShownAt | None = None) -> Board:
         """Return the board with the asks of a channel, of a place on it, or of all sessions."""
@@ -207,7 +210,12 @@ async def serving(
         try:
             given_models, find_model = {model.name: model for model in models}, model_finder(wired)
             agent, model = setup.config.sessions.agent, models[0].name if models else default_model_of(wired)
-            spec = SessionSpec(model_for(setup.config.agents, agent, model), agent=agent)
+            spec = SessionSpec(
+                model_for(setup.config.agents, agent, model),
+                agent=agent,
+                mode=default_mode(setup.config, agent, None),
+                instructions=setup.config.sessions.instructions,
+            )
             async with run_agents(wired, lambda name: given_models.get(name) or find_model(name), spec) as work:
                 served = Serving(work, book, supervisor, wired.registry.clock.now(), model)
                 count = served.sessions.take_up()

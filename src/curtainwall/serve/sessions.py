@@ -26,6 +26,7 @@ from curtainwall.session import is_at_rest
 
 Attend = Callable[[SessionId], None]
 IsOwed = Callable[[SessionId], bool]
+IsAttended = Callable[[SessionId], bool]
 
 _MANY: Final = 1_000_000
 _OTHERS: Final = (*HOUSE_CHANNELS, TEAMS, MCP)
@@ -46,10 +47,15 @@ class ChannelSessions:
 
     name = "sessions"
 
-    def __init__(self, feed: Feed, stores: Stores, attend: Attend, is_owed_an_end: IsOwed) -> None:
+    def __init__(
+        self, feed: Feed, stores: Stores, attend: Attend, is_owed_an_end: IsOwed, is_attended: IsAttended = lambda _: True
+    ) -> None:
         self._feed = feed
         self._stores = stores
         self._attend = attend
+        self._is_attended = is_attended
+        self._foreign: set[SessionId] = set()
+        """Sessions of channels whose sessions others run."""
         self._is_owed_an_end = is_owed_an_end
         self._seen: set[SessionId] = set()
 
@@ -120,13 +126,17 @@ class ChannelSessions:
 
     def _check(self, sessions: Collection[SessionId]) -> None:
         for session in sessions:
-            if session in self._seen:
+            # A session that ended is no longer attended; somebody may have opened it again since.
+            if session in self._foreign or (session in self._seen and self._is_attended(session)):
                 continue
             row = self._row_of(session)
-            if row is not None:
-                self._seen.add(session)
-                if row.channel not in _OTHERS and row.status != "closed":
-                    self._attend(session)
+            if row is None:
+                continue
+            self._seen.add(session)
+            if row.channel in _OTHERS:
+                self._foreign.add(session)
+            elif row.status != "closed":
+                self._attend(session)
 
 
 _PAUSE = 1.0

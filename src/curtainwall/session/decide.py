@@ -68,6 +68,7 @@ from curtainwall.model import (
     ReopenSession,
     RepairSession,
     RequestCall,
+    RequestsRefused,
     ResumeTurn,
     RevokeGrant,
     RouteAdded,
@@ -297,6 +298,9 @@ def _require_open(state: SessionState, command: AnyCommand) -> None:
     if state.closed is not None and not isinstance(command, (*_AFTER_CLOSE, FinishCall)):
         # A late answer deserves the truth about its approval before it hears that the session is closed.
         if isinstance(command, AnswerApproval) and command.approval in state.settled:
+            return
+        # What the proxy refused is reported in batches, and the session may have ended with its task before the last one.
+        if isinstance(command, RecordProgress) and all(isinstance(event, RequestsRefused) for event in command.events):
             return
         raise Closed(f"this session is closed: {state.closed}")
     if not state.ready and not isinstance(command, _BEFORE_READY):

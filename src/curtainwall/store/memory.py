@@ -93,7 +93,7 @@ class MemoryIndex:
             for row in map(self._completed, self._sessions.values())
             if _fits(row, query) and (query.shown_at is None or self._is_shown(row.session, query.shown_at))
         ]
-        rows.sort(key=lambda row: (row.created, row.session), reverse=True)
+        rows.sort(key=lambda row: (row.changed if query.by_activity else row.created, row.session), reverse=True)
         return rows[: max(query.limit, 0)]
 
     def approvals(self, query: ApprovalQuery) -> Sequence[ApprovalRow]:

@@ -80,6 +80,7 @@ from curtainwall.model import (
     ReopenSession,
     RepairSession,
     RequestCall,
+    RequestsRefused,
     ResumeTurn,
     RevokeGrant,
     Route,
@@ -662,6 +663,11 @@ def test_what_an_older_version_left_in_the_queue_of_a_closed_session_does_not_ru
     queued = MessageAccepted(at=NOW, message=MESSAGE, text="long ago", by=ANN)
     here = given(ready(), queued, CLOSED).when(ReopenSession(by=ANN))
     here.then(MessageWithdrawn(at=NOW, message=MESSAGE, by=ANN), SessionReopened(at=NOW, by=ANN))
+
+
+def test_what_the_proxy_refused_is_recorded_also_after_the_end() -> None:
+    refused = RequestsRefused(at=NOW, turn=None, requests=(), more=3)
+    given(ready(), CLOSED).when(progress(refused)).then(refused)
 
 
 def test_a_session_of_a_team_or_a_caller_is_not_reopened() -> None:

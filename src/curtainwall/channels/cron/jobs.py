@@ -34,6 +34,7 @@ class Job:
     missed: Missed = "once"
     policy: str = ""
     """A file with extra rules for this job."""
+    enabled: bool = True
 
 
 class Firing(NamedTuple):
@@ -69,6 +70,11 @@ def firing_of(place: Route) -> Firing | None:
 def seen_note(job: Job) -> dict[str, JsonValue]:
     """Return the note for a job that is new or has a new schedule."""
     return {"what": "seen", "job": job.name, "schedule": job.schedule.expression, "zone": job.schedule.zone}
+
+
+def off_note(job: Job) -> dict[str, JsonValue]:
+    """Return the note for a job that was disabled: once it is enabled again, it counts as new."""
+    return {"what": "seen", "job": job.name, "schedule": "", "zone": job.schedule.zone}
 
 
 def passed_note(job: Job, due: Millis, what: Literal["skipped", "queued"], why: str) -> dict[str, JsonValue]:
@@ -212,6 +218,7 @@ class JobRow:
     last: Millis | None = None
     session: SessionId | None = None
     policy: str = ""
+    enabled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +250,7 @@ def _row(job: Job, history: JobHistory, status_of: StatusOf, now: Millis) -> Job
     schedule, session = job.schedule, history.last
     due = schedule.next(now)
     status, last = ("never fired", None) if session is None else (status_of(session), history.latest.due)
-    return JobRow(job.name, schedule.expression, schedule.zone, due, status, last, session, job.policy)
+    return JobRow(job.name, schedule.expression, schedule.zone, due, status, last, session, job.policy, job.enabled)
 
 
 def _firings(job: str, history: JobHistory) -> Iterator[FiringRow]:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
-from curtainwall.channels.cron.jobs import LATE, NOT_OVER, Firing, Job, JobHistories, passed_note, seen_note, set_back_note
+from curtainwall.channels.cron.jobs import LATE, NOT_OVER, Firing, Job, JobHistories, off_note, passed_note, seen_note, set_back_note
 from curtainwall.model import Clock, Feed, Millis, SessionId, Undecided
 
 _MOST_AT_ONCE: Final = 100
@@ -65,10 +65,19 @@ class Cron:
         """Run the jobs until cancelled."""
         async with asyncio.TaskGroup() as group:
             for job in self._jobs:
+                if not job.enabled:
+                    await self._turn_off(job)
+                    continue
                 group.create_task(self._run_job(job), name=f"cron {job.name}")
             group.create_task(self._retry_blocked(), name="cron again")
             # A configuration without jobs is valid; wait for the next one.
             await asyncio.Event().wait()
+
+    async def _turn_off(self, job: Job) -> None:
+        """Note once that a job is disabled, so that nothing is made up for when it is enabled again."""
+        seen = self._histories.of(job.name).schedule
+        if seen is not None and seen.expression:
+            await self._firings.note(off_note(job))
 
     async def _run_job(self, job: Job) -> None:
         history = self._histories.of(job.name)

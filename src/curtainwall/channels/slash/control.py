@@ -209,7 +209,7 @@ class Control:
             case want.Fork():
                 opening = Opening(how="fork", of=session, name=request.name)
             case want.Resume(session=""):
-                rows = [row for row in self._desk.find(SessionQuery(without_agent=OUTSIDE)) if row.status != "closed"]
+                rows = [row for row in self._desk.find(SessionQuery(without_agent=OUTSIDE, by_activity=True)) if row.status != "closed"]
                 return SlashResult((*showing.row_lines(rows, session), "`/resume ID` goes to one"))
             case want.Resume():
                 row = self._find(request.session)
@@ -248,7 +248,7 @@ class Control:
             case want.ShowMemory():
                 return plain(self._line.knowledge.memory(session)).split("\n")
             case want.ListSessions():
-                rows = self._desk.find(SessionQuery(text=request.text or None, without_agent=OUTSIDE))
+                rows = self._desk.find(SessionQuery(text=request.text or None, without_agent=OUTSIDE, by_activity=True))
                 return [*showing.row_lines(rows, session)] or ["there is no such session"]
             case want.History():
                 messages = utterances(self._line.feed, session)

@@ -223,10 +223,13 @@ WORDS: Final[dict[str, SlashWord]] = {
         SlashWord("history", "[COUNT]", "show what was said", lambda rest: want.History(_count(rest, 20))),
         SlashWord("logs", "[COUNT]", "say where the log is and show its last events", lambda rest: want.Logs(_count(rest, 15))),
         SlashWord("session", "", "show what this session is", _no_arguments(want.ShowSession())),
-        SlashWord("sessions", "[TEXT]", "list sessions, newest first", want.ListSessions),
+        SlashWord("sessions", "[TEXT]", "list sessions, the most recently active first", want.ListSessions),
         SlashWord("new", "[NAME]", "open another session and go there", lambda rest: want.New(_name(rest))),
         SlashWord(
-            "reset", "[NAME]", "start afresh in the same workspace, without history and grants", lambda rest: want.Reset(_name(rest))
+            "reset",
+            "[NAME]",
+            "start afresh in the same workspace, without history and grants; labels remain",
+            lambda rest: want.Reset(_name(rest)),
         ),
         SlashWord(
             "resume", "[ID]", "go to another session, by the beginning of its id or by its name", lambda rest: want.Resume(_name(rest))

@@ -123,6 +123,10 @@ class SessionStarter(Protocol):
         """Return the agents to choose from, the default first."""
         ...
 
+    def mode(self) -> Mode:
+        """Return the mode that is chosen unless somebody says otherwise."""
+        ...
+
 
 class Records(Protocol):
     """Stored records, as the web shows them."""

@@ -44,7 +44,8 @@ def list_jobs(output: OutputOption = Output.TEXT) -> None:
                     "zone": it.zone,
                     "status": it.status,
                     "session": it.session or "",
-                    "next": timestamp(it.next),
+                    "next": timestamp(it.next) if it.enabled else None,
+                    "enabled": it.enabled,
                     "last": timestamp(it.last),
                     "policy": it.policy,
                 }
@@ -56,11 +57,24 @@ def list_jobs(output: OutputOption = Output.TEXT) -> None:
         note("there are no jobs; `[cron.NAME]` in the configuration makes one (docs/cron.md)")
         return
     lines = [
-        (it.job, it.schedule, it.zone, when(it.next), when(it.last) if it.last else "never", it.status, it.session or "", it.policy)
+        (
+            it.job,
+            it.schedule,
+            it.zone,
+            _next(it),
+            when(it.last) if it.last else "never",
+            it.status,
+            it.session or "",
+            it.policy,
+        )
         for it in rows
     ]
     show(columns(("job", "schedule", "zone", "next", "last", "status", "session", "rules of its own"), lines))
     _report_stopped(rows)
+
+
+def _next(row: JobRow) -> str:
+    return when(row.next) if row.enabled else "disabled"
 
 
 @app.command()

@@ -102,7 +102,7 @@ def list_sessions(
     limit: Annotated[int, typer.Option(min=1, help="how many at most")] = 50,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """List sessions, newest first."""
+    """List sessions; those in which something happened last come first."""
     if status is not None and status not in _STATUSES:
         raise Misuse(f"`{status}` is no status; there are {', '.join(_STATUSES)}")
     query = SessionQuery(
@@ -112,6 +112,7 @@ def list_sessions(
         since=ago(since) if since else None,
         text=text,
         without_agent=None if callers or agent == OUTSIDE or channel == MCP else OUTSIDE,
+        by_activity=True,
         limit=limit,
     )
     with open_for_reading(find_home()) as store:
@@ -128,7 +129,8 @@ def list_sessions(
         if any(it.stands == "failed" for it in rows):
             note("`curtainwall sessions history ID` says why a turn failed; the session takes the next message all the same")
     else:
-        note("there are no sessions yet" if query == SessionQuery(without_agent=OUTSIDE, limit=limit) else "there is no such session")
+        everything = SessionQuery(without_agent=OUTSIDE, by_activity=True, limit=limit)
+        note("there are no sessions yet" if query == everything else "there is no such session")
 
 
 @app.command("show")

@@ -215,15 +215,18 @@ class SessionRegistry:
                 continue
             return
 
-    async def delete(self, session: SessionId, by: Who) -> None:
-        """Delete a session's log for good. The house log records that it existed and where it ended. Refused while asks are open."""
+    async def delete(self, session: SessionId, by: Who, *, at_rest: bool = False) -> None:
+        """Delete a session's log for good. The house log records that it existed and where it ended.
+
+        Refused while asks are open, and with `at_rest` while anything else is.
+        """
         stream = session_stream(session)
         async with self.hold(session) as actor:
             if actor.state.opened is None:
                 raise NotFound(f"there is no session `{session}`")
             for _ in range(_MANY_TIMES):
                 try:
-                    await self.stores.log.erase(stream, await self._deletion(session, actor, by))
+                    await self.stores.log.erase(stream, await self._deletion(session, actor, by, at_rest=at_rest))
                     break
                 except Conflict:
                     continue
@@ -235,13 +238,15 @@ class SessionRegistry:
         # The actor took in no events, so it notified nobody.
         self.wakes.wake(frozenset((stream,)))
 
-    async def _deletion(self, session: SessionId, actor: Actor, by: Who) -> Batch:
+    async def _deletion(self, session: SessionId, actor: Actor, by: Who, *, at_rest: bool) -> Batch:
         """Return the batch that records a session's deletion. It is valid only as long as nothing more is written to the session."""
         log, end, house_end = self.stores.log, self.stores.log.head(actor.stream), self.stores.log.head(HOUSE)
         await actor.catch_up(end)
         if actor.state.approvals:
             count = len(actor.state.approvals)
             raise CommandRefused(f"session `{session}` has {count} open approval{'s' if count > 1 else ''}; answer what is open first")
+        if at_rest and (not actor.state.is_at_rest or actor.state.sent or self.stores.inbox.waiting(actor.stream)):
+            raise CommandRefused(f"session `{session}` has open work")
         [last] = log.read(actor.stream, end - 1, 1)
         now, why = self.clock.now(), f"session `{session}` was deleted"
         deleted = SessionDeleted(at=now, session=session, name=actor.state.name, entries=end, head=last.hash.hex(), by=by)

@@ -115,7 +115,9 @@ class WebSessionStarter:
         usual = self._work.desk.usual
         workspace = _directory(request.workspace) if request.workspace else None
         here, agent = Route(channel=WEB, reference=by.name), request.agent or usual.agent
-        mode = default_mode(agent, workspace) if request.mode is Mode.DEFAULT else request.mode
+        config = self._work.wired.setup.config
+        is_usual = request.mode is Mode.DEFAULT and config.sessions.mode is None
+        mode = default_mode(config, agent, workspace) if is_usual else request.mode
         spec = replace(
             usual,
             agent=agent,
@@ -141,6 +143,10 @@ class WebSessionStarter:
         """Return the models to choose from, the default first."""
         configured = (f"{name}:{model.model}" for name, model in self._work.wired.setup.config.models.items() if model.model)
         return tuple(dict.fromkeys((self._work.desk.usual.model, *configured, "demo")))
+
+    def mode(self) -> Mode:
+        """Return the mode that is chosen unless somebody says otherwise."""
+        return self._work.wired.setup.config.sessions.mode or Mode.DEFAULT
 
     def agents(self) -> Sequence[str]:
         """Return the agents to choose from, the default first."""

@@ -82,7 +82,8 @@ class SqliteIndex:
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         is_by_name = query.prefix is not None or query.labels_beyond is not None or query.shown_at is not None
         select = _SESSIONS.format(_BY_NAME if is_by_name else "")
-        rows = self._reader.all(f"{select}{where} ORDER BY s.created DESC, s.session DESC LIMIT ?", [*values, max(query.limit, 0)])
+        order = "h.at DESC, s.session DESC" if query.by_activity else "s.created DESC, s.session DESC"
+        rows = self._reader.all(f"{select}{where} ORDER BY {order} LIMIT ?", [*values, max(query.limit, 0)])
         return [_session(row) for row in rows]
 
     def approvals(self, query: ApprovalQuery) -> Sequence[ApprovalRow]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +101,26 @@ def test_a_job_fires_when_it_is_due_and_not_before() -> None:
             await it.comes(START + HOUR, lambda: len(firings.past[0]) == 1)
             await it.comes(START + 2 * HOUR, lambda: len(firings.past[0]) == 2)
             assert list(firings.past[0]) == [START + HOUR, START + 2 * HOUR]
+
+    run(story())
+
+
+@covers("config.disabled-parts-do-not-run")
+def test_a_disabled_job_does_not_fire_and_what_it_missed_is_not_made_up_for() -> None:
+    async def story() -> None:
+        at = Story(missed="all")
+        async with at.service() as firings:
+            await until(lambda: bool(job_histories(it.event for it in firings.house.feed.read(HOUSE))))
+        [job] = at.jobs
+        at.jobs = [replace(job, enabled=False), Job("yearly", Schedule("0 0 1 1 *"))]
+        async with at.service() as firings:
+            at.clock.advance(5 * HOUR)
+            assert firings.calls == []
+        at.jobs = [job]
+        async with at.service() as firings:
+            at.clock.advance(HOUR)
+            await until(lambda: bool(firings.calls))
+            assert firings.calls == [START + 6 * HOUR]
 
     run(story())
 

@@ -277,3 +277,36 @@ def test_a_slash_word_is_refused_also_where_it_is_misspelt(web: Web, ann: Visit,
 def test_a_path_and_what_stands_behind_a_space_are_messages(web: Web, ann: Visit, text: str) -> None:
     session = web.session()
     assert ann.post(f"/sessions/{session}/message", text=text).status_code == 303
+
+
+@covers("session.closed-can-be-reopened")
+def test_a_message_opens_a_closed_session_again(web: Web, ann: Visit) -> None:
+    session = web.session()
+    assert ann.post(f"/sessions/{session}/close", reason="enough").status_code == 303
+    assert "a message opens it again" in ann.get(f"/sessions/{session}").text
+    assert ann.post(f"/sessions/{session}/message", text="one more thing").status_code == 303
+    assert web.served.work.desk.view(session).status != "closed"
+
+
+@covers("grants.revoked-all-at-once")
+def test_all_grants_of_a_session_are_revoked_by_one_button(web: Web, ann: Visit) -> None:
+    session = web.session()
+    ann.post(f"/asks/{session}/{web.an_ask(session)}", answer="session")
+    assert web.served.work.desk.view(session).grants
+    assert ann.post(f"/sessions/{session}/revoke-all").status_code == 303
+    assert web.served.work.desk.view(session).grants == ()
+
+
+@pytest.mark.parametrize(("word", "where"), [("/mode plan", "the side of this page does that"), ("/approve", "the inbox does that")])
+def test_a_slash_word_is_answered_with_the_control_that_does_it(web: Web, ann: Visit, word: str, where: str) -> None:
+    refused = ann.post(f"/sessions/{web.session()}/message", text=word)
+    assert (refused.status_code, where in refused.text) == (400, True)
+
+
+def test_a_slash_word_without_a_control_is_not_said_to_have_one(web: Web, ann: Visit) -> None:
+    refused = ann.post(f"/sessions/{web.session()}/message", text="/skills")
+    assert (refused.status_code, "does that here" in refused.text) == (400, False)
+
+
+def test_the_inbox_has_the_address_that_notifications_name(ann: Visit) -> None:
+    assert ann.get("/inbox").status_code == 200

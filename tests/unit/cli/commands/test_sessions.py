@@ -22,6 +22,7 @@ from curtainwall.model import (
     AnyCommand,
     Batch,
     Broken,
+    CommandRefused,
     EndTurn,
     Label,
     LabelSource,
@@ -39,7 +40,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.operations.fork import copy_tree, fork
-from curtainwall.operations.open import reset
+from curtainwall.operations.open import SessionSpec, open_new, reset
 from curtainwall.operations.remove import remove_tree
 from curtainwall.operations.replay import export_lines, read_export
 from curtainwall.operations.sessions import Sessions
@@ -192,6 +193,24 @@ def test_a_session_gets_another_name(run: Run, places: Places) -> None:
     assert run("sessions", "list", "--output", "json").json[0]["name"] == "night \x1b[2J shift"
     assert "\x1b" not in run("sessions", "list").out + run("sessions", "show", session).out
     assert run("sessions", "rename", session, " ").code == 1
+
+
+def test_the_session_in_which_something_happened_last_is_listed_first(run: Run, places: Places) -> None:
+    first, _ = session_in(places.workspace)
+    second, _ = session_in(places.workspace)
+    assert [row["id"] for row in run("sessions", "list", "--output", "json").json] == [second, first]
+    assert run("sessions", "rename", first, "the busy one").code == 0
+    assert [row["id"] for row in run("sessions", "list", "--output", "json").json] == [first, second]
+
+
+def test_a_directory_that_cannot_be_a_workspace_leaves_nothing_behind(places: Places) -> None:
+    async def story() -> None:
+        async with open_gate(load_setup()) as wired:
+            with pytest.raises(CommandRefused, match="cannot be a workspace"):
+                await open_new(wired.sessions, SessionSpec("demo", places.home.parent), local_user())
+
+    asyncio.run(story())
+    assert list((places.home / "sessions").iterdir()) == []
 
 
 @covers("session.closed-can-be-reopened")

@@ -60,6 +60,21 @@ def _slash_word(name: str) -> str | None:
     return name.casefold() if name.casefold() in WORDS else nearest(name, _ALIKE) if "/" not in name else None
 
 
+_SIDE = "the side of this page"
+_CONTROLS = {
+    **dict.fromkeys(("mode", "model", "rename", "fork", "reset", "compact", "close", "budget", "grants", "revoke", "session"), _SIDE),
+    **dict.fromkeys(("approve", "deny", "pending"), "the inbox"),
+    **dict.fromkeys(("rules", "disable", "enable"), "the page of the session's rules"),
+    "interrupt": f"while a turn runs, {_SIDE}",
+    "history": "this page",
+    "logs": "the audit of this session",
+    **dict.fromkeys(("sessions", "resume"), "the list of sessions"),
+    "new": "the list of sessions",
+    "why": "each ask and each call on this page",
+}
+"""Where the pages do what a slash word does; the other words have no counterpart there."""
+
+
 class ActionRoutes:
     """The forms of the inbox, of sessions and of grants."""
 
@@ -135,7 +150,7 @@ class ActionRoutes:
     async def _begin(self, request: Request) -> Response:
         form = form_of(request)
         try:
-            mode = choice(Mode, form.get("mode", Mode.DEFAULT), "mode")
+            mode = choice(Mode, form.get("mode", self._site.ports.starter.mode()), "mode")
             model, workspace, agent = (form.get(key, "").strip() for key in ("model", "workspace", "agent"))
             new_session = NewSession(_name(form.get("name", "")), model, workspace, mode, agent)
             opened = await self._site.ports.starter.begin(new_session, who(request))
@@ -154,8 +169,10 @@ class ActionRoutes:
         word = text.split(maxsplit=1)[0] if written.startswith("/") else ""
         if (match := _slash_word(word[1:])) is not None:
             mention = f"`{word}`" if word[1:].casefold() == match else f"`{word}`, or rather `/{match}`,"
+            where = _CONTROLS.get(match, "")
             raise CommandRefused(
-                f"{mention} is for the terminal and for chats; the side of this page does that, and with a space before it, it is sent"
+                f"{mention} is for the terminal and for chats{f'; {where} does that here' if where else ''}; "
+                "with a space before it, it is sent as a message"
             )
         await self._say(request, session, text)
         return self._site.done(request, "")

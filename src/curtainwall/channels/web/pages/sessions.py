@@ -56,6 +56,8 @@ class SessionPages:
         guarded = self._site.guarded
         return [
             Route("/", guarded(self._inbox), methods=["GET"]),
+            # Notifications lead to it under this address.
+            Route("/inbox", guarded(self._inbox), methods=["GET"]),
             Route("/asks/{session}/{approval}", guarded(self._ask), methods=["GET"]),
             Route("/sessions", guarded(self._sessions), methods=["GET"]),
             Route("/sessions/new", guarded(self._new, operators=True), methods=["GET"]),
@@ -233,7 +235,7 @@ def new_page(site: Site, request: Request, fault: str = "", status: int = 200) -
     """Return the form for a new session, with what was typed if it was refused."""
     typed = form_of(request)
     starter = site.ports.starter
-    shown = {"agents": starter.agents(), "models": starter.models(), "modes": tuple(Mode)}
+    shown = {"agents": starter.agents(), "models": starter.models(), "modes": tuple(Mode), "usual_mode": starter.mode()}
     return site.page(request, "new.html", status=status, **shown, typed=typed, fault=fault)
 
 
