@@ -8,12 +8,12 @@ import tempfile
 from pathlib import Path
 
 import curtainwall
-from curtainwall import LiveContext, LiveDiagnostic, LiveText, LiveTool, LiveTurn
+from curtainwall import LiveContext, LiveDiagnostic, LiveSpeech, LiveTool, LiveTurn
 
 
 def show(event: curtainwall.LiveEvent) -> None:
     match event:
-        case LiveText():
+        case LiveSpeech():
             print(f"text: {event.text!r}")
         case LiveTool():
             print(f"tool: {event.tool} {event.status} {event.preview!r}")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
         LiveContext,
         LiveDiagnostic,
         LiveEvent,
-        LiveText,
+        LiveSpeech,
         LiveTool,
         LiveTurn,
     )
@@ -51,7 +51,7 @@ __all__ = [
     "LiveContext",
     "LiveDiagnostic",
     "LiveEvent",
-    "LiveText",
+    "LiveSpeech",
     "LiveTool",
     "LiveTurn",
     "Mode",

@@ -6,12 +6,15 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import assert_never
 
 from curtainwall.model import (
     ApprovalAnswered,
     ApprovalAsked,
+    ApprovalEvent,
     ApprovalExpired,
     ApprovalId,
+    ApprovalJoined,
     ApprovalWithdrawn,
     CommandRefused,
     CurtainwallError,
@@ -61,15 +64,20 @@ class AskWatch:
             cursor = feed.head(stream)
             self._begin(None)
             async for recorded in feed.follow(stream, cursor):
-                match recorded.event:
-                    case ApprovalAsked() as asked:
-                        self._begin((asked.approval,))
-                    case ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn() as settled:
-                        decision = self._decisions.pop(settled.approval, None)
-                        if decision is not None and settled.approval not in self._answering:
+                event = recorded.event
+                if not isinstance(event, ApprovalEvent):
+                    continue
+                match event:
+                    case ApprovalAsked():
+                        self._begin((event.approval,))
+                    case ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn():
+                        decision = self._decisions.pop(event.approval, None)
+                        if decision is not None and event.approval not in self._answering:
                             decision.cancel()
-                    case _:
+                    case ApprovalJoined():
                         pass
+                    case _:
+                        assert_never(event)
         finally:
             decisions = tuple(self._decisions.values())
             for decision in decisions:

@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from curtainwall.model import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalAsked,
+    ApprovalEvent,
     ApprovalExpired,
     ApprovalId,
+    ApprovalJoined,
     ApprovalWithdrawn,
     CallDenied,
     CallDropped,
@@ -21,13 +23,20 @@ from curtainwall.model import (
     CallLost,
     CallPermitted,
     CallRequested,
+    CompactionAsked,
+    CompactionSet,
+    CompactionSkipped,
+    ContextEvent,
     ContextMeasured,
     HistoryCompacted,
+    InstructionsPinned,
+    InterruptAsked,
     Live,
     PendingAsk,
     Recorded,
     SessionClosed,
     TurnEnded,
+    TurnEvent,
     TurnId,
     TurnResumed,
     TurnStarted,
@@ -39,7 +48,7 @@ _MOST_WAITING = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class LiveText:
+class LiveSpeech:
     """A piece of the agent's text, as it arrives."""
 
     text: str
@@ -98,7 +107,7 @@ class LiveDiagnostic:
     diagnostic: Diagnostic
 
 
-LiveEvent = LiveText | LiveActivity | LiveTool | LiveAsk | LiveContext | LiveTurn | LiveDiagnostic
+LiveEvent = LiveSpeech | LiveActivity | LiveTool | LiveAsk | LiveContext | LiveTurn | LiveDiagnostic
 """Something that happens in a session."""
 
 LiveUpdate = tuple[int, tuple[LiveEvent, ...]]
@@ -144,6 +153,16 @@ class LiveView:
         if isinstance(event, CallEvent):
             tool, preview = self._diagnostics.describe(event)
             yield LiveTool(event.call, tool, _status_of(event), preview)
+        elif isinstance(event, ApprovalEvent):
+            yield from self._of_ask(event)
+        elif isinstance(event, ContextEvent):
+            yield from self._of_context(event)
+        elif isinstance(event, TurnEvent):
+            yield from _of_turn(event)
+        if diagnostic is not None:
+            yield LiveDiagnostic(diagnostic)
+
+    def _of_ask(self, event: ApprovalEvent) -> Iterator[LiveAsk]:
         match event:
             case ApprovalAsked():
                 ask = next((ask for ask in self._pending() if ask.approval == event.approval), None)
@@ -154,21 +173,36 @@ class LiveView:
                 yield LiveAsk(event.approval, "expired")
             case ApprovalWithdrawn():
                 yield LiveAsk(event.approval, "withdrawn")
+            case ApprovalJoined():
+                pass
+            case _:
+                assert_never(event)
+
+    def _of_context(self, event: ContextEvent) -> Iterator[LiveContext]:
+        match event:
             case ContextMeasured():
                 self._context_size = event.size
                 yield LiveContext(event.used, event.size, event.measured)
             case HistoryCompacted():
                 yield LiveContext(event.after, self._context_size, measured=False)
-            case TurnStarted():
-                yield LiveTurn(event.turn, "started")
-            case TurnResumed():
-                yield LiveTurn(event.turn, "resumed")
-            case TurnEnded():
-                yield LiveTurn(event.turn, event.status, event.failure)
-            case _:
+            case InstructionsPinned() | CompactionAsked() | CompactionSkipped() | CompactionSet():
                 pass
-        if diagnostic is not None:
-            yield LiveDiagnostic(diagnostic)
+            case _:
+                assert_never(event)
+
+
+def _of_turn(event: TurnEvent) -> Iterator[LiveTurn]:
+    match event:
+        case TurnStarted():
+            yield LiveTurn(event.turn, "started")
+        case TurnResumed():
+            yield LiveTurn(event.turn, "resumed")
+        case TurnEnded():
+            yield LiveTurn(event.turn, event.status, event.failure)
+        case InterruptAsked():
+            pass
+        case _:
+            assert_never(event)
 
 
 async def events_until(
@@ -202,8 +236,8 @@ async def _next(updates: AsyncGenerator[LiveUpdate]) -> LiveUpdate | None:
     return await anext(updates, None)
 
 
-def _of_live(piece: Live) -> LiveText | LiveActivity:
-    return LiveText(piece.text, piece.turn) if piece.kind == "text" else LiveActivity(piece.text, is_retry=piece.kind == "again")
+def _of_live(piece: Live) -> LiveSpeech | LiveActivity:
+    return LiveSpeech(piece.text, piece.turn) if piece.kind == "text" else LiveActivity(piece.text, is_retry=piece.kind == "again")
 
 
 def _status_of(event: CallEvent) -> Literal["requested", "permitted", "denied", "finished", "failed", "lost", "dropped"]:
@@ -220,3 +254,5 @@ def _status_of(event: CallEvent) -> Literal["requested", "permitted", "denied", 
             return "lost"
         case CallDropped():
             return "dropped"
+        case _:
+            assert_never(event)

@@ -147,9 +147,11 @@ def tool(
 
 
 def require_distinct(tools: Iterable[Tool[..., object]], taken: Collection[str]) -> None:
-    """Raise `BadTool` if two tools have the same name, or one has the name of a configured server."""
+    """Raise `BadTool` if two tools have the same name, or one has the name of a server that is ours or configured."""
     names: set[str] = set()
     for each in tools:
+        if each.spec.server in OWN_SERVERS:
+            raise BadTool(f"the tool `{each.spec.full_name}`: `{each.spec.server}` is reserved for our own tools")
         if each.spec.server in taken:
             raise BadTool(f"the tool `{each.spec.full_name}`: `[servers.{each.spec.server}]` is configured; choose another `server`")
         if each.spec.full_name in names:

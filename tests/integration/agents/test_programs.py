@@ -1,6 +1,7 @@
 """Programs of the agent in real workers: asked about, answered in any order and by anyone, never run twice, stopped before harm."""
 
 import asyncio
+import re
 import subprocess
 import sys
 
@@ -25,7 +26,8 @@ from curtainwall.model import (
 from curtainwall.tools import NATIVE_TOOLS, Runner
 from tests.support.covers import covers
 from tests.support.houses import FarSide
-from tests.support.talking import Home, names_in, of, playing, run, runs
+from tests.support.repository import ROOT
+from tests.support.talking import Home, names_in, of, playing, run, runs, write_in
 
 WAITING, DONE = TurnStatus.WAITING, TurnStatus.DONE
 
@@ -77,6 +79,7 @@ def test_two_waits_in_one_gather_are_answered_in_the_reverse_order(home: Home) -
     far, tools = far_side(home)
     code = f"""
 import asyncio
+import re
 async def write(name):
     print("wants", name)
     await filesystem.write_file(path="{home.outside}/" + name, content=name)
@@ -301,6 +304,7 @@ def test_the_smallest_pool_is_enough_for_a_program_and_its_check(home: Home, wor
 def test_an_ask_that_the_program_does_not_wait_for_is_dropped_with_its_end(home: Home) -> None:
     code = f"""
 import asyncio
+import re
 async def late():
     await filesystem.write_file(path="{home.outside}/a", content="1")
 async def fails():
@@ -381,3 +385,20 @@ def test_a_program_whose_call_takes_a_while_leaves_its_worker_to_others_and_goes
     run(main())
     assert len(far.lines) == 1
     assert model.results == ["begin\nat last [0, 1, 4, 9, 16]"]
+
+
+def test_the_program_on_the_page_of_the_agent_runs(home: Home) -> None:
+    [code] = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "agent.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    model = playing(runs(code))
+
+    async def get(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        return ToolResult(ok=True, value=f"from {prepared.arguments['url']}")
+
+    async def main() -> None:
+        home.configure('[lists]\nhosts = ["a.example", "b.example"]\n')
+        async with curtainwall.open_session(model=model, tools={"fetch.get": get}) as session:
+            write_in(session, "notes.txt", "four")
+            assert (await session.send("go")).status is DONE
+
+    run(main())
+    assert model.results == ["4\nfrom https://a.example/"]

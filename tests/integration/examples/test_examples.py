@@ -46,8 +46,8 @@ def test_the_example_of_the_library_holds_its_conversation(program: Program) -> 
 
 
 def printed_in(page: str, program: Program) -> Path:
-    """Write the one program that a page prints to a file of its own."""
-    (code,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    """Write the program that a page prints first to a file of its own."""
+    code, *_ = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     copy = program.scratch / "printed.py"
     copy.write_text(code)
     return copy
