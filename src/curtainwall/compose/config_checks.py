@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from curtainwall.agents.builtin.models import fault_in_name
 from curtainwall.compose.models import model_settings
@@ -11,8 +11,7 @@ from curtainwall.compose.setup import load_setup
 from curtainwall.config.agents import BUILTIN
 from curtainwall.config.schema import Config
 from curtainwall.host.home import Home, user_homes
-from curtainwall.model import Broken, CurtainwallError, Route
-from curtainwall.model.people import parse_place
+from curtainwall.model import Broken, CurtainwallError
 from curtainwall.policy import Lists, Protection, load
 
 
@@ -70,36 +69,3 @@ def _models(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     for key, agent, model in models:
         if agent == BUILTIN and (fault := fault_in_name(model, settings)):
             yield f"`{key}`: {fault}"
-
-
-def unshown_targets(config: Config) -> tuple[str, ...]:
-    """Return a sentence for each configured place that is not served, with its key."""
-    targets = ((key, place, _why_not(config, parse_place(place))) for key, places in _named(config) for place in places)
-    return tuple(f"`{key}` names `{place}`, {why}; asks are not shown there" for key, place, why in targets if why)
-
-
-def _named(config: Config) -> Iterator[tuple[str, Iterable[str]]]:
-    yield "approvals.targets", config.approvals.targets
-    for name, job in config.cron.items():
-        yield f"cron.{name}.approval-targets", job.approval_targets
-    for name, hook in config.webhooks.hooks.items():
-        yield f"webhooks.hooks.{name}.approval-targets", hook.approval_targets
-    for name, team in config.teams.items():
-        yield f"teams.{name}.approval-target", (team.approval_target,) if team.approval_target else ()
-
-
-def _why_not(config: Config, place: Route) -> str:
-    """Return why an ask would not be shown at a place; empty if it would."""
-    match place.channel:
-        case "web":
-            return "" if config.web.enabled else "but `web.enabled` is false"
-        case "matrix" if config.matrix.homeserver is None:
-            return "but `matrix.homeserver` is not set"
-        case "matrix" if not place.reference:
-            return "which is no room; write `matrix:!room:server`"
-        case "matrix":
-            rooms = config.matrix.rooms
-            return "" if not rooms or place.reference in rooms else "which is not among `matrix.rooms`"
-        case channel:
-            # A program that embeds us may serve its own channel, whose operators are configured here.
-            return "" if channel in config.channels else f"and nothing here serves `{channel}`; write `web` or `matrix:!room:server`"

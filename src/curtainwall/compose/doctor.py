@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from curtainwall.channels.plain import counted
-from curtainwall.compose.config_checks import fault_in_config, missing_references, unshown_targets
+from curtainwall.compose.config_checks import fault_in_config, missing_references
 from curtainwall.compose.external.providers import accesses, missing_keys
 from curtainwall.compose.models import default_model_name
 from curtainwall.compose.setup import load_setup
@@ -282,11 +282,9 @@ def _config(home: Home) -> DoctorFinding:
     finding = _tried("config", act, "until then every command refuses")
     if finding.status != "ok":
         return finding
-    config = load_config(home.config)
-    unshown, missing = unshown_targets(config), missing_references(config)
-    more = f" (and {len(unshown) + len(missing) - 1} more; `curtainwall config show` has all)" if len(unshown) + len(missing) > 1 else ""
-    todo = "serve that place, or name another" if unshown else "install it, or name another"
-    return DoctorFinding("config", "warn", f"{(*unshown, *missing)[0]}{more}", todo) if unshown or missing else finding
+    missing = missing_references(load_config(home.config))
+    more = f" (and {len(missing) - 1} more; `curtainwall config show` has all)" if len(missing) > 1 else ""
+    return DoctorFinding("config", "warn", f"{missing[0]}{more}", "install it, or name another") if missing else finding
 
 
 def _secrets(home: Home) -> DoctorFinding:

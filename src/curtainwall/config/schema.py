@@ -31,6 +31,7 @@ from curtainwall.config.fields import (
 from curtainwall.config.matrix import MatrixSection
 from curtainwall.config.serve import NotifySection, ServeSection
 from curtainwall.config.servers import ServerSection
+from curtainwall.config.targets import check_targets
 from curtainwall.config.teams import PeersSection, TeamName, TeamSection, check_team_keys
 from curtainwall.config.web import WebSection
 from curtainwall.config.webhooks import WebhooksSection
@@ -335,6 +336,7 @@ class Config(Section):
             for asker in team.askers or ():
                 if asker not in self.teams and asker != NOBODY:
                     raise ValueError(f"`teams.{name}.askers` names `{asker}`, which is no team here; write a team's name or `{NOBODY}`")
+        check_targets(self)
         return self
 
 

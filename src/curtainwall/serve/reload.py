@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from curtainwall.compose.approvals import approver_needs_restart
-from curtainwall.compose.config_checks import missing_references, unshown_targets
+from curtainwall.compose.config_checks import missing_references
 from curtainwall.compose.policy import own_files
 from curtainwall.compose.setup import ActiveSetup, Setup, load_setup
 from curtainwall.config.loader import load_config
@@ -97,7 +97,7 @@ class ConfigReload:
         changes += [f"{name} {version[:12]}" for name, version in renewed.items()]
         if changes:
             self._book.say(f"in force from now on: {'; '.join(changes)}", policy=setup.policy.version)
-        for warning in (*setup.warnings, *((*unshown_targets(setup.config), *missing_references(setup.config)) if changed else ())):
+        for warning in (*setup.warnings, *(missing_references(setup.config) if changed else ())):
             self._book.say(warning, "warning")
         if waiting := self.waiting & changed:
             self._book.say(f"restart `curtainwall serve` for: {', '.join(sorted(waiting))}", "warning")

@@ -16,7 +16,7 @@ from curtainwall.channels.plain import counted
 from curtainwall.channels.ports import ChannelPorts
 from curtainwall.compose.agents import RunningAgents, default_mode, default_model_of, model_finder, run_agents
 from curtainwall.compose.approvals import who_may_answer
-from curtainwall.compose.config_checks import missing_references, unshown_targets
+from curtainwall.compose.config_checks import missing_references
 from curtainwall.compose.gate import GatedSessions, open_gate
 from curtainwall.compose.sessions import Parts
 from curtainwall.compose.setup import Setup, load_setup
@@ -225,7 +225,7 @@ async def serving(
                     served.run()
                     for words in await asyncio.to_thread(_lost_conversations, wired):
                         book.say(words)
-                    for words in (*unshown_targets(setup.config), *missing_references(setup.config)):
+                    for words in missing_references(setup.config):
                         book.say(words, "warning")
                     book.say(
                         f"serving `{setup.home.root}`, {counted(count, 'session')} taken up{_more_of(setup.config)}",

@@ -172,13 +172,11 @@ def _first_verdict(served: Served) -> list[str]:
     return list(denied[0].verdict.because)
 
 
-@covers("serve.unserved-targets-are-told")
-def test_a_place_for_asks_that_nothing_serves_is_told_at_the_start_and_after_a_change(served: Served) -> None:
-    served.program.configure(served.config("[approvals]\ntargets = ['web']\n"))
+@covers("config.unserved-targets-are-refused")
+def test_a_place_for_asks_that_nothing_serves_does_not_come_into_force(served: Served) -> None:
     running = served.start()
-    running.says("warning: `approvals.targets` names `web`, but `web.enabled` is false; asks are not shown there")
     served.program.configure(served.config("[approvals]\ntargets = ['matrix:!a:x']\n"))
-    running.says("warning: `approvals.targets` names `matrix:!a:x`, but `matrix.homeserver` is not set")
+    running.says("`approvals.targets` names `matrix:!a:x`, but `matrix.homeserver` is not set")
     running.interrupt()
     assert running.code() == 0
 

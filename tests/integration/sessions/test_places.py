@@ -19,7 +19,10 @@ OLGA = Who(name="olga", channel="matrix")
 
 @covers("places.lead")
 def test_whoever_first_talks_at_a_place_opens_its_session_and_one_that_ended_makes_room_for_another(program: Program) -> None:
-    program.configure('[channels.matrix]\noperators = ["olga"]\n[approvals]\ntargets = ["web", "matrix:!ops:server"]\n')
+    program.configure(
+        '[channels.matrix]\noperators = ["olga"]\n[approvals]\ntargets = ["web", "matrix:!ops:server"]\n'
+        '[matrix]\nhomeserver = "https://server"\nuser = "@wall:server"\ntoken-env = "T"\n'
+    )
 
     async def check() -> None:
         async with open_gate(load_setup(environ=program.environ)) as wired:

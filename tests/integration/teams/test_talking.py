@@ -56,7 +56,7 @@ def test_a_project_outside_of_the_allowed_directories_is_refused_also_behind_a_l
         async with open_teams() as teams:
             assert (await teams.ask("inside", "where are you?")).text == "here"
             for team in ("outside", "linked"):
-                with pytest.raises(TurnFailed, match="it lies in none of `peers.project-roots`"):
+                with pytest.raises(TurnFailed, match=r"it lies in none of `peers\.project-roots`"):
                     await teams.ask(team, "where are you?")
 
     run(story())
@@ -85,6 +85,10 @@ def test_a_team_refuses_an_asker_with_the_rule_and_opens_nothing(team_home: Team
 def test_an_answer_from_a_secret_is_asked_about_at_the_teams_target_and_taints_the_asker(team_home: TeamHome) -> None:
     (team_home.project("backend") / ".env").write_text("COLOUR=blue\n")
     script = team_home.script("backend", READS_A_SECRET, json.dumps({"text": "it is blue"}))
+    team_home.more += (
+        '[channels.matrix]\noperators = ["@ann:example.org"]\n'
+        '[matrix]\nhomeserver = "https://example.org"\nuser = "@wall:example.org"\ntoken-env = "T"\n'
+    )
     team_home.write(backend={"model": f'"{script}"', "approval-target": '"matrix:!room:example.org"'})
 
     async def story() -> None:

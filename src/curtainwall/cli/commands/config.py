@@ -5,7 +5,7 @@ import os
 import typer
 
 from curtainwall.cli.screen import Output, OutputOption, note, show, show_json
-from curtainwall.compose.config_checks import fault_in_config, missing_references, unshown_targets
+from curtainwall.compose.config_checks import fault_in_config, missing_references
 from curtainwall.config.docs import commented, effective
 from curtainwall.config.loader import load_config
 from curtainwall.host.home import find_home
@@ -26,7 +26,7 @@ def show_config(output: OutputOption = Output.TEXT) -> None:
         if not home.config.exists():
             note(f"there is no `{home.config}`; these are the defaults")
         show(effective(config).rstrip())
-    for problem in (*unshown_targets(config), *missing_references(config)):
+    for problem in missing_references(config):
         note(inert(problem))
     if fault := fault_in_config(home, config):
         note(f"this cannot be used, and nothing is allowed until it is corrected: {inert(fault)}")
