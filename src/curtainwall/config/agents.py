@@ -10,7 +10,7 @@ from curtainwall.model import BUILTIN_AGENT
 
 BUILTIN: Final = BUILTIN_AGENT
 _AUTO: Final = "auto"
-SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini", "goose")
+SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini")
 """The container agents that need no configuration; their adapters are in `agents/external/container/adapters`."""
 
 PROVIDERS: Final = ("anthropic", "openai", "gemini")

@@ -191,6 +191,7 @@ if TYPE_CHECKING:
         ToolUsesReported,
         WorkTimed,
     )
+    from curtainwall.model.file_changes import CHANGED_FILES, changed_files, changes_noted, unlisted_changes
     from curtainwall.model.frozen import Frozen
     from curtainwall.model.hooks import (
         HookEvent,
@@ -331,6 +332,7 @@ __all__ = [
     "BUILTIN_AGENT",
     "BY_HOOK",
     "CHAIN_START",
+    "CHANGED_FILES",
     "CONNECT_SERVER",
     "EGRESS_SERVER",
     "FOLLOW_INSTRUCTIONS",
@@ -634,6 +636,8 @@ __all__ = [
     "Write",
     "ancestors",
     "canonical_json",
+    "changed_files",
+    "changes_noted",
     "decode_command",
     "decode_event",
     "denial",
@@ -667,6 +671,7 @@ __all__ = [
     "stricter",
     "strictest",
     "subject_digest",
+    "unlisted_changes",
     "version_of",
     "wanted_lease",
 ]

@@ -1,5 +1,6 @@
 """What all external agents share: parsers for their output, live text, turn limits, and their history from the log."""
 
+from curtainwall.agents.external.briefing import briefing, describe_tools
 from curtainwall.agents.external.history import ExternalHistory
 from curtainwall.agents.external.live_text import LiveText, SaidTooMuch
 from curtainwall.agents.external.reports import (
@@ -50,7 +51,9 @@ __all__ = [
     "TextDelta",
     "TurnWatch",
     "WholeText",
+    "briefing",
     "claude_key",
+    "describe_tools",
     "is_session_tool",
     "nested",
     "nested_text",

@@ -1,6 +1,7 @@
 """Events as single lines for people: what happened and in which tone, or None for events that are not worth showing."""
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
@@ -51,6 +52,7 @@ from curtainwall.model import (
     MessageAccepted,
     ModeChanged,
     ModelChanged,
+    ProgramFinished,
     RefusedRequest,
     RequestsRefused,
     RouteAdded,
@@ -78,6 +80,8 @@ _NAMED = 5
 _ROOM = 200
 _MOST_MASKS = 5
 _BY_HUMAN = "denied-by-human"
+_REFUSED = "PermissionError"
+_RAISED = re.compile(r"[A-Z][A-Za-z]+(?:Error|Exception|Interrupt|Exit)\b|The program ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,19 @@ def describe_event(event: AnyEvent, before: SessionActivity, typed: CommandHints
         return _describe_refused(event) if isinstance(event, RequestsRefused) else EventLine("dim", _reported_words(event))
     if isinstance(event, LifeEvent | BudgetEvent | BreakerEvent | ContextEvent):
         return _describe_session(event, typed)
+    if isinstance(event, ProgramFinished):
+        return None if event.ok else _program_failed(event)
     return _describe_held(held_files(event, unreported=True)) if isinstance(event, ExtensionNoted) else None
+
+
+def _program_failed(event: ProgramFinished) -> EventLine | None:
+    """Describe a program that failed, which is also how a call of a tool that does not exist ends; a refusal has a line already."""
+    shown = event.shown.inline
+    lines = [line.strip() for line in shown.splitlines() if line.strip()] if isinstance(shown, str) else []
+    reason = next((line for line in reversed(lines) if _RAISED.match(line)), lines[-1] if lines else "")
+    if reason.startswith(_REFUSED):
+        return None
+    return EventLine("warn", short(plain_line(f"✗ a program of the agent failed{f': {reason}' if reason else ''}"), _ROOM))
 
 
 def _describe_call(event: CallEvent, before: SessionActivity, typed: CommandHints) -> EventLine | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from curtainwall.agents.builtin.models import Price
+from curtainwall.agents.external import describe_tools
 from curtainwall.agents.external.container import (
     EGRESS_SOCKET,
     TOOLS_SOCKET,
@@ -143,8 +144,8 @@ class ContainerAccess:
             proxy = await self.egress.open(terms, run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_certificates, self.egress)
-            hosts = describe_hosts(self.wired, at.session)
-            yield ContainerNetwork(keys=proxy.sentinels, certificates=certificates, hosts=hosts, settled=meter.settled)
+            tools, hosts = describe_tools(self.wired.tools.listing()), describe_hosts(self.wired, at.session)
+            yield ContainerNetwork(proxy.sentinels, certificates, tools, hosts, meter.settled)
 
     async def _label(self, actor: Actor) -> None:
         """Add the labels of everything that is mounted, as if it had been read."""

@@ -98,10 +98,16 @@ class Engine:
             listed = await _listed(self._open(), label)
         return sorted((_listed_container(each) for each in listed), key=lambda each: (each.created, each.id))
 
-    async def create(self, config: Mapping[str, JsonValue]) -> str:
-        """Create a container without starting it, and return its id."""
+    async def create(self, config: Mapping[str, JsonValue], name: str | None = None) -> str:
+        """Create a container without starting it, and return its id; if another container has its name, it goes without one."""
         with self._in_our_words():
-            container = await self._open().containers.create(cast("Any", dict(config)))
+            containers = self._open().containers
+            try:
+                container = await containers.create(cast("Any", dict(config)), name=name)
+            except DockerError as fault:
+                if name is None or fault.status != _CONFLICT:
+                    raise
+                container = await containers.create(cast("Any", dict(config)))
         return container.id
 
     async def start(self, container: str) -> None:

@@ -173,7 +173,8 @@ class Fleet:
         await self._replace_leftovers(wish.session)
         lifeline = await Lifeline.open(wish.folders.run / LIFELINE_SOCKET, wish.user)
         try:
-            container = await self.engine.create(container_config(wish, self.limits, self._owner, self._house))
+            config = container_config(wish, self.limits, self._owner, self._house)
+            container = await self.engine.create(config, f"curtainwall-{wish.session}")
             try:
                 await self._wait_for_room(container, tell)
                 await self.engine.start(container)

@@ -10,7 +10,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Final
 
-from curtainwall.agents.external import SERVER
+from curtainwall.agents.external import SERVER, briefing
 from curtainwall.agents.external.container.spec import HOME, WORKSPACE, ContainerFolders, LentProgram
 from curtainwall.facts import quoted
 from curtainwall.host import FileOwner, hand_over
@@ -87,17 +87,19 @@ Free: everything in {workspace}{readonly}, your home {home} and /tmp. Run progra
 asked.
 Mediated: the tools of the server `{server}` reach what lies outside: other files of the user, the web (`fetch`), git remotes, \
 credentials. Each call is judged by rules. It may run at once, it may be refused, or a person may be asked first; then the call takes as \
-long as that person takes, which can be hours. Wait for it; do not call again.{hosts}
+long as that person takes, which can be hours. Wait for it; do not call again.
 Denied: there is no network here but the way to your own model. `curl`, `git push`, `pip install` and the like fail from your shell; use \
 the tools of `{server}` instead. A refusal names the rule that decided and what would be allowed instead. It is final: do not look for a \
 way around it. Tell the user what was refused and why.
-The root file system is read-only, and what is in /tmp may be gone by your next turn."""
+The root file system is read-only, and what is in /tmp may be gone by your next turn.
+
+{briefing}"""
 
 
-def orientation(*, is_readonly: bool = False, hosts: str = "") -> str:
-    """Return the orientation text, for a writable or read-only workspace; `hosts` says which hosts are open."""
+def orientation(*, is_readonly: bool = False, tools: str = "", hosts: str = "") -> str:
+    """Return the orientation text; `tools` lists the session's tools, and `hosts` says which hosts are open."""
     readonly = " (to be read: it cannot be changed now)" if is_readonly else ""
-    return _WORDS.format(workspace=WORKSPACE, home=HOME, server=SERVER, readonly=readonly, hosts=f"\n{hosts}" if hosts else "")
+    return _WORDS.format(workspace=WORKSPACE, home=HOME, server=SERVER, readonly=readonly, briefing=briefing(tools, hosts))
 
 
 # OpenCode installs its plugin package into every configuration directory that it can write to, and has no setting against it.
@@ -124,7 +126,6 @@ DISCOVERY: Final[Mapping[str, str]] = {
     "codex": ".agents/skills",
     "opencode": ".agents/skills",
     "gemini": ".agents/skills",
-    "goose": ".config/goose/skills",
 }
 """Below the agent's home. Agents find a workspace's own skills in the workspace."""
 

@@ -108,6 +108,8 @@ class ContainerNetwork:
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     certificates: str = ""
+    tools: str = ""
+    """Text for the agent that lists the session's tools."""
     hosts: str = ""
     """Text for the agent about the hosts that its tools may fetch from freely."""
     settled: Callable[[], Awaitable[None]] = _nothing
