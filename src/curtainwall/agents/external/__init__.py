@@ -1,6 +1,5 @@
 """What all external agents share: parsers for their output, live text, turn limits, and their history from the log."""
 
-from curtainwall.agents.external.briefing import briefing, describe_tools
 from curtainwall.agents.external.history import ExternalHistory
 from curtainwall.agents.external.live_text import LiveText, SaidTooMuch
 from curtainwall.agents.external.reports import (
@@ -27,6 +26,7 @@ from curtainwall.agents.external.reports import (
     parse_event,
     readable_error,
 )
+from curtainwall.agents.external.tool_overview import describe_tools, tool_overview
 from curtainwall.agents.external.turn_watch import USED_UP, TurnWatch
 
 __all__ = [
@@ -51,7 +51,6 @@ __all__ = [
     "TextDelta",
     "TurnWatch",
     "WholeText",
-    "briefing",
     "claude_key",
     "describe_tools",
     "is_session_tool",
@@ -59,4 +58,5 @@ __all__ = [
     "nested_text",
     "parse_event",
     "readable_error",
+    "tool_overview",
 ]

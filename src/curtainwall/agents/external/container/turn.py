@@ -39,7 +39,15 @@ from curtainwall.agents.external.container.changes import disk_time, find_change
 from curtainwall.agents.external.container.fleet import Fleet, HeldContainer
 from curtainwall.agents.external.container.folders import orientation, state_sizes, write_orientation
 from curtainwall.agents.external.container.runs import Run, copy_for_root, open_run
-from curtainwall.agents.external.container.spec import ContainerFolders, ContainerGone, ContainerNetwork, ContainerSockets, LentProgram
+from curtainwall.agents.external.container.spec import (
+    ContainerExtras,
+    ContainerFolders,
+    ContainerGone,
+    ContainerNetwork,
+    ContainerSockets,
+    ImageChoice,
+    LentProgram,
+)
 from curtainwall.agents.external.container.turn_watch import ContainerTurnWatch
 from curtainwall.facts import Masker
 from curtainwall.model import (
@@ -88,8 +96,10 @@ class ContainerPorts:
     outside: ContainerSockets
     adapters: Adapters
     folders_of: Callable[[SessionId, Workspace, Mode], ContainerFolders]
-    image_of: Callable[[str], str]
+    image_of: Callable[[str, Workspace, str], ImageChoice]
+    """Returns the image for an agent in a workspace; the last argument is the base that the session remembers, if any."""
     programs_of: Callable[[str], Sequence[LentProgram]] = lambda _: ()
+    extras_of: Callable[[str, Workspace, Mode], ContainerExtras] = lambda _agent, _workspace, _mode: ContainerExtras()
     skills_of: Callable[[Workspace], Mapping[str, str]] = lambda _: {}
 
 
@@ -169,7 +179,9 @@ class ContainerTurn:
         await copy_for_root(fleet.engine, self.held.id, attempt.launch.root_files)
         folders = self.held.wish.folders
         watch = ContainerTurnWatch(fleet.engine, self.held.id, fleet.limits, self._worked, folders)
-        async with open_run(fleet.engine, self.held.id, attempt.launch.command, attempt.launch.environment) as run:
+        # What we set outranks what the user adds.
+        environment = {**self.held.wish.variables, **attempt.launch.environment}
+        async with open_run(fleet.engine, self.held.id, attempt.launch.command, environment) as run:
             try:
                 stopped = await self._listen_or_stop(run, attempt, watch)
             except BaseException:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from curtainwall.agents.external import SERVER, briefing, claude_key
+from curtainwall.agents.external import SERVER, claude_key, tool_overview
 from curtainwall.facts import quoted
 from curtainwall.host import Bounds, Confinement, Sockets
 from curtainwall.host.home import Home
@@ -159,7 +159,7 @@ begin. Each call is judged by rules. It may run at once, it may be refused, or a
 that person takes, which can be hours. Wait for it; do not call again. A refusal names the rule that decided and what would be allowed \
 instead. It is final: do not look for a way around it. Tell the user what was refused and why.
 
-{briefing}"""
+{overview}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def prepare(folders: ProcessFolders, reach: ProcessNetwork) -> None:
 
 def command(start: ProcessStart, reach: ProcessNetwork) -> list[str]:
     """Return the command line inside the confinement, which never contains the user's text."""
-    prompt = _PROMPT.format(workspace=start.folders.workspace, server=SERVER, briefing=briefing(reach.tools, reach.hosts))
+    prompt = _PROMPT.format(workspace=start.folders.workspace, server=SERVER, overview=tool_overview(reach.tools, reach.hosts))
     tools = {"type": "stdio", "command": "socat", "args": ["STDIO", f"UNIX-CONNECT:{_RUN}/{TOOLS_SOCKET}"]}
     return [
         *("/bin/sh", "-c", _BRIDGED, "sh", _PROGRAM),

@@ -1,6 +1,7 @@
 """The parts of a container's life that need no engine: who owns it, what its log says, whose its directories are, how images are named."""
 
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +22,11 @@ from curtainwall.agents.external.container.folders import (
     skill_mounts,
     write_orientation,
 )
-from curtainwall.agents.external.container.images import RECIPES
+from curtainwall.agents.external.container.images import RECIPES, ImagePins
 from curtainwall.agents.external.container.owners import OWNER, ContainerOwner
 from curtainwall.model import (
     AgentSpoke,
+    Broken,
     ExtensionNoted,
     MessageAccepted,
     MessageId,
@@ -207,10 +209,45 @@ def test_an_image_is_named_by_all_that_it_is_made_of(tmp_path: Path) -> None:
 
 def test_every_recipe_pins_what_it_installs() -> None:
     found = {path.stem: path.read_text() for path in RECIPES.glob("*.Dockerfile")}
-    assert set(found) == {"base", *Adapters().names}, "each agent has a recipe in `docker`"
+    assert set(found) == {"base", "dev", *Adapters().names}, "each agent has a recipe in `docker`"
     for name, text in found.items():
         installs = [line for line in text.splitlines() if "npm install --prefix" in line]
         assert all("@${VERSION}" in line and "latest" not in line for line in installs), name
+        assert "LABEL curtainwall.recipe=" in text, "what building leaves behind is found by this label"
+
+
+@covers("image.downloads-are-verified")
+def test_every_recipe_verifies_what_it_downloads() -> None:
+    for name in Adapters().names:
+        text = (RECIPES / f"{name}.Dockerfile").read_text()
+        assert "ARG DIGEST_x64=sha512-" in text, name
+        assert re.search(r'npm install .*\n    && eval .*\n    && for each in "\$\{digest:-none\}".*\n        grep -qF ', text), name
+
+
+@covers("image.dev")
+def test_the_image_for_development_lies_between_the_base_and_the_agent() -> None:
+    engine = Engine("unix:///nowhere")
+    slim, dev = Images(engine).names_of("codex"), Images(engine, on="dev").names_of("codex")
+    assert [name.partition(":")[0] for name in dev] == ["curtainwall/base", "curtainwall/dev", "curtainwall/codex"]
+    assert (slim[0], slim[-1] == dev[-1]) == (dev[0], False)
+    text = (RECIPES / "dev.Dockerfile").read_text()
+    assert all(each in text for each in ("build-essential", "python3-venv", "nodejs", "openssh-client"))
+    assert "dev" not in Images(engine).agents
+
+
+@covers("image.pinned-by-digest")
+def test_a_pinned_base_changes_the_names_of_all_that_is_built_on_it(tmp_path: Path) -> None:
+    engine, pins = Engine("unix:///nowhere"), ImagePins(tmp_path)
+    assert pins.all() == {}
+    before = Images(engine, pins=pins.all()).name_of("codex")
+    pins.set("debian:bookworm-slim", f"debian@sha256:{'a' * 64}")
+    pins.set("mine:1", f"mine@sha256:{'b' * 64}")
+    after = Images(engine, pins=pins.all())
+    assert (after.name_of("codex") != before, after.ground) == (True, "debian:bookworm-slim")
+    assert Images(engine, on="dev", pins=pins.all()).names_of("codex")[0] == after.names_of("codex")[0]
+    (tmp_path / "images.json").write_text("{")
+    with pytest.raises(Broken, match=r"images\.json` cannot be read; remove it"):
+        pins.all()
 
 
 @covers("container.asks-for-nothing-by-itself")

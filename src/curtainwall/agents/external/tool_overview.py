@@ -35,7 +35,7 @@ def describe_tools(specs: Iterable[ToolSpec]) -> str:
     return "\n".join(("Tools, each named SERVER__TOOL:", *lines)) if lines else ""
 
 
-def briefing(tools: str, hosts: str) -> str:
+def tool_overview(tools: str, hosts: str) -> str:
     """Return everything that an agent should know about its session's tools; empty descriptions are left out."""
     return "\n".join(filter(None, (tools, hosts, PLANNING)))
 
