@@ -133,7 +133,7 @@ async def bare(home: Path) -> ConfinedProcess:
     folders.workspace.mkdir(parents=True, exist_ok=True)
     prepare(folders, ProcessNetwork())
     start = ProcessStart(PROGRAM, folders, "00000000-0000-4000-8000-000000000000", is_new=True)
-    return await start_confined(command(start), confinement(start, ProcessNetwork(), ProcessLimits()))
+    return await start_confined(command(start, ProcessNetwork()), confinement(start, ProcessNetwork(), ProcessLimits()))
 
 
 async def round_trip(pipe: ConfinedProcess) -> Seconds:

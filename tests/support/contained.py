@@ -12,12 +12,14 @@ from curtainwall.agents.external.container import (
     Adapter,
     Adapters,
     ContainerAgent,
+    ContainerExtras,
     ContainerFolders,
     ContainerLimits,
     ContainerNetwork,
     ContainerPorts,
     Engine,
     Fleet,
+    ImageChoice,
     LentProgram,
 )
 from curtainwall.facts import Masker
@@ -107,7 +109,12 @@ def _given(folders: ContainerFolders, workspace: Workspace, mode: Mode) -> Conta
 
 @asynccontextmanager
 async def contained(
-    engine: DockerEngine, home: Path, *more: Adapter, limits: ContainerLimits | None = None, stores: Stores | None = None
+    engine: DockerEngine,
+    home: Path,
+    *more: Adapter,
+    limits: ContainerLimits | None = None,
+    stores: Stores | None = None,
+    extras: ContainerExtras | None = None,
 ) -> AsyncGenerator[Contained]:
     """Open a house whose agents are in containers of this engine."""
     scratch = home / "authority"
@@ -127,8 +134,9 @@ async def contained(
             outside=ways,
             adapters=Adapters(*more),
             folders_of=lambda session, workspace, mode: _given(_folders(home, session), workspace, mode),
-            image_of=lambda _agent: IMAGE,
+            image_of=lambda _agent, _workspace, _base: ImageChoice(IMAGE),
             programs_of=lambda agent: LENT.get(agent, ()),
+            extras_of=lambda _agent, _workspace, _mode: extras or ContainerExtras(),
         )
         agent = ContainerAgent(around)
         turns = Turns(opened, agent, NoHooks(), lambda _session: "")

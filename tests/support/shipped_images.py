@@ -36,7 +36,7 @@ def _context(agent: str) -> bytes:
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(text), 0o755
             archive.addfile(entry, io.BytesIO(text.encode()))
-        for path in _PACKED[agent]:
+        for path in (*_PACKED[agent], PACKAGES / ".package-lock.json"):
             archive.add(path, _inside(path))
     return packed.getvalue()
 

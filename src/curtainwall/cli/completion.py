@@ -73,7 +73,7 @@ MODELS = (
 AGENTS = (
     ("builtin", "needs nothing"),
     ("claude-local", "Claude Code as a process here"),
-    *((name, "in a container") for name in ("claude-code", "codex", "opencode", "gemini", "goose")),
+    *((name, "in a container") for name in ("claude-code", "codex", "opencode", "gemini")),
 )
 TABLE = Path(__file__).with_name("completion.json")
 

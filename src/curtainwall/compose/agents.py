@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import JsonValue
+
 from curtainwall.agents.builtin import (
     BuiltinAgent,
     BuiltinPorts,
@@ -31,7 +33,7 @@ from curtainwall.config.agents import BUILTIN, LOCAL, agent_model, agent_names, 
 from curtainwall.config.schema import Config
 from curtainwall.config.secrets import house_key
 from curtainwall.host import confined_worker, find_monty
-from curtainwall.model import Broken, Journal, LiveFeed, Mode, Route
+from curtainwall.model import Broken, Clock, ExtensionNoted, Journal, LiveFeed, Mode, Route, SessionId
 from curtainwall.operations.desk import DeskPorts, SessionDesk
 from curtainwall.operations.explanations import Explanations
 from curtainwall.operations.open import SessionSpec
@@ -66,17 +68,17 @@ class ContainerKind:
         """Return the names of its agents."""
         return contained_agents(self._wired.setup.config.agents)
 
-    async def require_ready(self, agent: str) -> None:
-        """Raise, with what to do, if the engine, the image, the key or disk space is missing."""
-        await self._containers().require_ready(agent)
+    async def require_ready(self, agent: str, base: str = "") -> None:
+        """Raise, with what to do, if the engine, the image, the key or disk space is missing; `base` is an image to build on."""
+        await self._containers().require_ready(agent, base)
 
-    async def lacks_image(self, agent: str) -> bool:
+    async def lacks_image(self, agent: str, base: str = "") -> bool:
         """Tell whether an agent's image has to be built first; raise if it cannot be built."""
-        return await self._containers().lacks_image(agent)
+        return await self._containers().lacks_image(agent, base)
 
-    async def build(self, agent: str) -> AsyncIterator[str]:
+    async def build(self, agent: str, base: str = "") -> AsyncIterator[str]:
         """Build an agent's image, and yield the progress."""
-        async for line in self._containers().build(agent):
+        async for line in self._containers().build(agent, base):
             yield line
 
     def require_model(self, agent: str, model: str) -> None:
@@ -249,6 +251,12 @@ async def run_agents(wired: GatedSessions, model_of: ModelOf, spec: SessionSpec)
         finally:
             await turns.close()
             await crew.close()
+
+
+async def remember_image(journal: Journal, session: SessionId, base: str, clock: Clock) -> None:
+    """Record the image that a session's agent is to be built on, which outranks the configured one."""
+    data: dict[str, JsonValue] = {"image": base}
+    await journal.record(session, (ExtensionNoted(at=clock.now(), extension="container", data=data),))
 
 
 def model_finder(wired: GatedSessions) -> ModelOf:

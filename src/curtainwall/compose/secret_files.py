@@ -1,7 +1,7 @@
 """Files that are named like secrets. Whatever runs in a workspace or gets a directory may read them, so they count as read."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -70,12 +70,12 @@ class SecretReads:
             self._known[root] = secrets
 
 
-def mounted_labels(policy: Policy, facts: SessionFacts, most: int = MOST_NAMES) -> tuple[LabelSource, ...]:
-    """Return the labels of everything in the session's workspace, each with its origin."""
+def mounted_labels(policy: Policy, facts: SessionFacts, most: int = MOST_NAMES, *, besides: Iterable[str] = ()) -> tuple[LabelSource, ...]:
+    """Return the labels of everything in the session's workspace, and in what is mounted besides, each with its origin."""
     root = facts.workspace.path
     # Whatever runs there may read all of it, as a shell command may.
     whole = Resource(role=Role.RUN_COMMAND, value="mount", facts=CommandFacts(program="mount", parsed=True))
-    reads = may_read(root, secrets_in(root, most))
+    reads = {path: text for place in (root, *besides) for path, text in may_read(place, secrets_in(place, most)).items()}
     subject = Subject(
         tool="container.mount", effect=ToolEffect.EXECUTE, raw={}, canonical={}, resources=(whole,), digest=Digest(""), reads=reads
     )

@@ -10,7 +10,7 @@ from curtainwall.model import BUILTIN_AGENT
 
 BUILTIN: Final = BUILTIN_AGENT
 _AUTO: Final = "auto"
-SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini", "goose")
+SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini")
 """The container agents that need no configuration; their adapters are in `agents/external/container/adapters`."""
 
 PROVIDERS: Final = ("anthropic", "openai", "gemini")
@@ -45,6 +45,28 @@ AgentName = Annotated[
 
 Variable = Annotated[str, matches(r"[A-Za-z_][A-Za-z0-9_]*=.*", "write it as `NAME=value`")]
 Lent = Annotated[str, matches(r"/[^:]+:/[^:]+", "write two whole paths, as `/opt/agent:/usr/local/bin/agent`")]
+Mounted = Annotated[
+    str, matches(r"(?:/|~/)[^:]+:/[^:]+(?::rw)?", "write it as `/path/here:/path/inside`, with `:rw` behind it to let the agent write")
+]
+CacheName = Annotated[
+    str,
+    matches(r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]+(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]+){0,3}", "write a path in its home, as `.cache/pip`"),
+]
+Forwarded = Annotated[str, matches(r"[0-9]{1,5}(?::[0-9]{1,5})?", "write a port, as `3000`, or two as `HERE:INSIDE`")]
+
+DEV: Final = "dev"
+"""The name that stands for our image with compilers and interpreters."""
+
+DEVCONTAINER: Final = "devcontainer"
+"""The name that stands for the image that a project's `devcontainer.json` names."""
+
+RESERVED_VARIABLES: Final = frozenset(
+    """
+    HOME HTTPS_PROXY HTTP_PROXY NO_PROXY SSL_CERT_FILE NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE CURL_CA_BUNDLE GIT_TERMINAL_PROMPT
+    DO_NOT_TRACK NO_COLOR LANG ANTHROPIC_API_KEY CLAUDE_CODE_OAUTH_TOKEN OPENAI_API_KEY GEMINI_API_KEY GOOGLE_API_KEY
+    """.split()
+)
+"""Variables that Curtainwall sets for every agent: the proxy, certificates and stand-in keys."""
 
 
 class KeySection(SecretSection):
@@ -74,7 +96,10 @@ class AgentSection(Section):
     """
 
     image: str | None = Field(
-        None, min_length=1, description="an image of yours that the agent is layered on; with `command` or `ready`, the one that it runs in"
+        None,
+        min_length=1,
+        description="an image of yours that the agent is layered on; with `command` or `ready`, the one that it runs in. "
+        "`dev` is ours with compilers, Python, Node and ssh; `devcontainer` the one that a project's `devcontainer.json` names",
     )
     ready: bool = Field(False, description="the image has the agent in it already: nothing is built on it")
     model: str = Field("", description="the model of new sessions, as `anthropic:NAME`; left out, the agent's own choice")
@@ -86,21 +111,55 @@ class AgentSection(Section):
         default_factory=dict[str, str],
         description='the models that it talks to, each with the variable for its key: `{openai="OPENAI_API_KEY"}`',
     )
-    env: tuple[Variable, ...] = Field((), description='variables that it gets besides: `["REGION=eu"]`; never a secret, it can read them')
+    env: tuple[Variable, ...] = Field(
+        (), description='variables that it gets besides: `["REGION=eu-west-1"]`; never a secret, it can read them'
+    )
     programs: tuple[Lent, ...] = Field((), description="programs of this machine that it sees read-only, as `HERE:INSIDE`")
+    mounts: tuple[Mounted, ...] = Field(
+        (), description="directories and files of this machine that it sees, as `HERE:INSIDE`; read-only unless `:rw` follows"
+    )
+    caches: tuple[CacheName, ...] = Field(
+        (), description='directories in its home that all its sessions in one project share: `[".cache/pip", ".npm"]`'
+    )
+    ports: tuple[Forwarded, ...] = Field(
+        (), description='ports in its container that you reach at 127.0.0.2 while it runs: `["3000", "8080:5173"]`'
+    )
+    keep: bool = Field(False, description="in a project, what it leaves running (a dev server) goes on after the turn, watched")
     keys: Keys = Field(default_factory=dict[str, KeySection], description="by the provider's name")
 
     @model_validator(mode="after")
     def _check_consistency(self) -> "AgentSection":
-        if not self.command and (self.resume or self.providers or self.env):
-            raise ValueError("`resume`, `providers` and `env` are for an agent of your own; write its `command`")
-        if (self.command or self.ready) and self.image is None:
+        if not self.command and (self.resume or self.providers):
+            raise ValueError("`resume` and `providers` are for an agent of your own; write its `command`")
+        if (self.command or self.ready) and self.image in (None, DEV, DEVCONTAINER):
             raise ValueError("write the `image` that it runs in")
+        for name in (each.partition("=")[0] for each in self.env):
+            if name.upper() in RESERVED_VARIABLES or name.upper().startswith("CURTAINWALL_"):
+                raise ValueError(f"`env`: `{name}` is set by Curtainwall; choose another name")
+        for each in self.mounts:
+            check_mount_point(each.split(":")[1])
+        for port in (int(number) for each in self.ports for number in each.split(":")):
+            if not 1024 <= port <= 65535:
+                raise ValueError(f"`ports`: {port} cannot be forwarded; write a port from 1024 to 65535")
         check_tokens(self.keys)
         for provider in self.keys:
             if self.command and provider not in self.providers:
                 raise ValueError(f"`keys.{provider}`: the agent does not talk to `{provider}`; name it in `providers` first")
         return self
+
+
+_TAKEN: Final = tuple("/workspace /home/agent /etc /run /var/run /tmp /proc /sys /dev /usr /bin /sbin /lib /lib64".split())
+"""Places in a container that are its own."""
+
+
+def check_mount_point(inside: str) -> None:
+    """Raise if a path in the container is not plain, or if something of the container's lies at, above or below it."""
+    parts = inside.split("/")[1:]
+    if any(part in ("", ".", "..") for part in parts):
+        raise ValueError(f"`mounts`: `{inside}` is not a plain path; write it without `//`, `.` and `..`")
+    for taken in _TAKEN:
+        if f"{inside}/".startswith(f"{taken}/") or taken.startswith(f"{inside}/"):
+            raise ValueError(f"`mounts`: `{inside}` belongs to the container itself (`{taken}`); choose another place, such as `/data`")
 
 
 def _check_agents(agents: dict[str, AgentSection]) -> dict[str, AgentSection]:

@@ -194,6 +194,7 @@ if TYPE_CHECKING:
         ToolUsesReported,
         WorkTimed,
     )
+    from curtainwall.model.file_changes import CHANGED_FILES, changed_files, changes_noted, unlisted_changes
     from curtainwall.model.frozen import Frozen
     from curtainwall.model.hooks import (
         HookEvent,
@@ -336,6 +337,7 @@ __all__ = [
     "BUILTIN_AGENT",
     "BY_HOOK",
     "CHAIN_START",
+    "CHANGED_FILES",
     "CONNECT_SERVER",
     "EGRESS_SERVER",
     "FOLLOW_INSTRUCTIONS",
@@ -642,6 +644,8 @@ __all__ = [
     "Write",
     "ancestors",
     "canonical_json",
+    "changed_files",
+    "changes_noted",
     "decode_command",
     "decode_event",
     "denial",
@@ -675,6 +679,7 @@ __all__ = [
     "stricter",
     "strictest",
     "subject_digest",
+    "unlisted_changes",
     "version_of",
     "wanted_lease",
 ]

@@ -1,5 +1,6 @@
 """What a screen shows of a session, from its events: what runs, what waits, which files changed. No decision depends on it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import assert_never
@@ -62,13 +63,16 @@ from curtainwall.model import (
     TurnResumed,
     TurnStarted,
     WorkTimed,
+    changed_files,
     in_order,
     session_stream,
+    unlisted_changes,
 )
 from curtainwall.session.open_work import OpenApproval, OpenWork, pending_ask, take
 
 # We do not list the files that git and commands change.
 _NOT_FILES = frozenset({"git", "shell", "session", "fetch"})
+_MOST_NAMED = 20
 _VERBS = {"write_file": "wrote", "edit_file": "edited", "delete_file": "deleted", "create_directory": "made"}
 
 
@@ -84,6 +88,11 @@ class Change:
         """Describe the change, with paths relative to the workspace."""
         path = _relative_to(workspace, self.path)
         return in_order(f"{self.verb} {path} to {_relative_to(workspace, self.to)}" if self.to else f"{self.verb} {path}")
+
+    def as_json(self, workspace: str) -> dict[str, str]:
+        """Return the change as JSON, with paths relative to the workspace."""
+        entry = {"change": self.verb, "path": _relative_to(workspace, self.path)}
+        return {**entry, "to": _relative_to(workspace, self.to)} if self.to else entry
 
 
 def changes_of(subject: Subject) -> tuple[Change, ...]:
@@ -122,6 +131,14 @@ class SessionActivity(OpenWork):
     exhausted: set[BudgetKind] = field(default_factory=set[BudgetKind])
     labels: set[Label] = field(default_factory=set[Label])
     changes: dict[Change, None] = field(default_factory=dict[Change, None])
+    unlisted_changes: int = 0
+    """How many more files changed in the turn than are listed."""
+
+    def change_words(self) -> str:
+        """Describe the changed files on one line; empty if there are none."""
+        words = [change.words(self.workspace) for change in self.changes]
+        more = len(words[_MOST_NAMED:]) + self.unlisted_changes
+        return ", ".join((*words[:_MOST_NAMED], *([f"{more} more"] if more else [])))
 
     @property
     def running(self) -> dict[CallId, Subject]:
@@ -147,7 +164,16 @@ class SessionActivity(OpenWork):
         """Apply one event."""
         if _ACTIVITY.holds(event):
             self._apply(event)
+        elif paths := changed_files(event):
+            self._add_changes(paths, unlisted_changes(event))
         take(self, event)
+
+    def _add_changes(self, paths: Sequence[str], more: int) -> None:
+        """Add the files that changed while an external agent worked, unless a call of its tools changed them."""
+        known = {change.to or change.path for change in self.changes}
+        whole = (f"{self.workspace}/{path}" for path in paths)
+        self.changes.update({Change("changed", path): None for path in whole if path not in known})
+        self.unlisted_changes = more
 
     def _apply(self, event: ActivityEvent) -> None:
         """Apply an event to everything besides the open work, which is updated afterwards."""
@@ -161,6 +187,7 @@ class SessionActivity(OpenWork):
                 self.queue.pop(event.message, None)
             case TurnStarted():
                 self.changes.clear()
+                self.unlisted_changes = 0
                 for message in event.messages:
                     self.queue.pop(message, None)
             case BudgetExhausted():

@@ -23,6 +23,7 @@ from curtainwall.model import (
     TextStreamed,
     TryLater,
     TurnStatus,
+    changed_files,
     session_stream,
 )
 from tests.support.contained import contained, listening
@@ -379,5 +380,35 @@ def test_what_is_missing_is_said_before_anything_starts(docker_engine: DockerEng
         finally:
             await nowhere.close()
             await there.close()
+
+    run(story())
+
+
+@covers("container.named-after-its-session")
+def test_a_container_is_named_after_its_session_and_runs_also_if_the_name_is_taken(docker_engine: DockerEngine, short_path: Path) -> None:
+    async def story() -> None:
+        async with contained(docker_engine, short_path, SHELL) as rig:
+            one, two = await rig.open("shell"), await rig.open("shell")
+            assert (await rig.say(one, "echo here")).is_done
+            assert (await rig.inspect(one))["Name"] == f"/curtainwall-{one}"
+            docker_engine.docker("create", "--name", f"curtainwall-{two}", IMAGE, "true")
+            try:
+                assert (await rig.say(two, "echo there")).text == "there\n"
+            finally:
+                docker_engine.docker("rm", f"curtainwall-{two}")
+
+    run(story())
+
+
+@covers("oneshot.changed-files")
+def test_files_that_an_agent_changes_with_its_own_tools_are_in_the_log(docker_engine: DockerEngine, short_path: Path) -> None:
+    async def story() -> None:
+        async with contained(docker_engine, short_path, SHELL) as rig:
+            session = await rig.open("shell")
+            (rig.folders(session).workspace / "kept").write_text("as it was")
+            turn = await rig.say(session, "mkdir a; echo one >a/new; cat kept")
+            assert [path for event in turn.events for path in changed_files(event)] == ["a/new"]
+            again = await rig.say(session, "echo two >>kept")
+            assert [path for event in again.events for path in changed_files(event)] == ["kept"]
 
     run(story())

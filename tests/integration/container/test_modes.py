@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from curtainwall.agents.external.container import ContainerLimits, PlainAgent
+from curtainwall.agents.external.container import ContainerExtras, ContainerLimits, PlainAgent
 from curtainwall.model import (
     AnswerApproval,
     ApprovalAsked,
@@ -21,6 +21,7 @@ from curtainwall.model import (
     TurnStarted,
     TurnStatus,
     Workspace,
+    held_files,
     session_stream,
 )
 from tests.support.contained import Contained, contained
@@ -300,5 +301,43 @@ def test_claude_code_goes_on_with_its_conversation_where_plan_mode_took_its_cont
             size = child.stat().st_size
             assert (await rig.say(session, "word=pear")).text.endswith("HEARD: apple, pear"), "it is the same conversation"
             assert child.stat().st_size == size
+
+    run(story())
+
+
+SERVER_LIKE = """
+setsid sh -c 'while :; do [ -e plant ] && [ ! -e planted ] && echo "exec evil" >.envrc && touch planted
+date +%s%N >>beat; sleep 0.05; done' >/dev/null 2>&1 &
+echo left
+"""
+
+
+@covers("container.kept")
+def test_what_an_agent_leaves_running_goes_on_if_the_user_wants_that_and_plants_nothing_that_runs_later(
+    docker_engine: DockerEngine, short_path: Path
+) -> None:
+    async def story() -> None:
+        shell, extras = PlainAgent("shell", ("sh",)), ContainerExtras(keeps_running=True)
+        limits = ContainerLimits(pause_after=0.1, remove_after=600)
+        async with contained(docker_engine, short_path / "h", shell, limits=limits, extras=extras) as rig:
+            project = project_in(short_path / "project")
+            place = Path(project.path)
+            session = await rig.begin(SessionId(rig.house.mint()), "shell", project, mode=Mode.ACCEPT_EDITS)
+            assert (await rig.say(session, SERVER_LIKE)).text == "left\n"
+            first = await rig.container(session)
+            await grows(place / "beat")
+            (place / "plant").touch()
+            await until((place / "planted").exists, 30)
+            await until(lambda: not (place / ".envrc").exists(), 30)
+            held = await until(lambda: [file for event in rig.events(session) for file in held_files(event, unreported=True)], 30)
+            assert [Path(file.path).name for file in held] == [".envrc"]
+            # The next turn takes up the same container, with what runs in it.
+            assert (await rig.say(session, "echo again")).text == "again\n"
+            assert await rig.container(session) == first
+            await grows(place / "beat")
+            record = rig.folders(session).orientation.with_name("watched.json")
+            assert record.exists(), "it is watched as long as something may run"
+            await rig.agent.sleep(session)
+            await until(lambda: not record.exists(), 30)
 
     run(story())

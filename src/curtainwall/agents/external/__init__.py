@@ -26,6 +26,7 @@ from curtainwall.agents.external.reports import (
     parse_event,
     readable_error,
 )
+from curtainwall.agents.external.tool_overview import describe_tools, tool_overview
 from curtainwall.agents.external.turn_watch import USED_UP, TurnWatch
 
 __all__ = [
@@ -51,9 +52,11 @@ __all__ = [
     "TurnWatch",
     "WholeText",
     "claude_key",
+    "describe_tools",
     "is_session_tool",
     "nested",
     "nested_text",
     "parse_event",
     "readable_error",
+    "tool_overview",
 ]

@@ -117,6 +117,8 @@ class ExternalHistory:
     agent: str = ""
     model: str = ""
     mode: Mode = Mode.DEFAULT
+    image: str = ""
+    """The image that the session was given to build on."""
     conversation: str = ""
     delivered: TurnId | None = None
     """The turn whose message was delivered last."""
@@ -197,8 +199,10 @@ class ExternalHistory:
             self.undelivered += texts
 
     def note(self, data: Mapping[str, object]) -> None:
-        """Take in a note about the agent: the conversation's name, and the turn whose message was delivered."""
-        conversation, delivered = data.get("conversation"), data.get("delivered")
+        """Take in a note about the agent: its image, the conversation's name, and the turn whose message was delivered."""
+        conversation, delivered, image = data.get("conversation"), data.get("delivered"), data.get("image")
+        if isinstance(image, str):
+            self.image = image
         if isinstance(conversation, str):
             self.conversation = conversation
         if isinstance(delivered, str):

@@ -1,6 +1,7 @@
 """Events as single lines for people: what happened and in which tone, or None for events that are not worth showing."""
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
@@ -53,6 +54,7 @@ from curtainwall.model import (
     MessageAccepted,
     ModeChanged,
     ModelChanged,
+    ProgramFinished,
     RefusedRequest,
     RequestsRefused,
     RouteAdded,
@@ -82,6 +84,8 @@ _LONGEST_NOTE = 500
 _ROOM = 200
 _MOST_MASKS = 5
 _BY_HUMAN = "denied-by-human"
+_REFUSED = "PermissionError"
+_RAISED = re.compile(r"[A-Z][A-Za-z]+(?:Error|Exception|Interrupt|Exit)\b|The program ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,19 @@ def describe_event(event: AnyEvent, before: SessionActivity, typed: CommandHints
         return _describe_session(event, typed)
     if isinstance(event, ExtensionNoted) and event.extension == PROGRAM_NOTES:
         return EventLine("dim", short(f"· note: {event.data.get('text', '')}", _LONGEST_NOTE))
+    if isinstance(event, ProgramFinished):
+        return None if event.ok else _program_failed(event)
     return _describe_held(held_files(event, unreported=True)) if isinstance(event, ExtensionNoted) else None
+
+
+def _program_failed(event: ProgramFinished) -> EventLine | None:
+    """Describe a program that failed, which is also how a call of a tool that does not exist ends; a refusal has a line already."""
+    shown = event.shown.inline
+    lines = [line.strip() for line in shown.splitlines() if line.strip()] if isinstance(shown, str) else []
+    reason = next((line for line in reversed(lines) if _RAISED.match(line)), lines[-1] if lines else "")
+    if reason.startswith(_REFUSED):
+        return None
+    return EventLine("warn", short(plain_line(f"✗ a program of the agent failed{f': {reason}' if reason else ''}"), _ROOM))
 
 
 def _describe_call(event: CallEvent, before: SessionActivity, typed: CommandHints) -> EventLine | None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,6 +25,7 @@ from curtainwall.model import (
     Usage,
     encode_event,
 )
+from curtainwall.operations.activity import Change
 
 
 class TaskStatus(StrEnum):
@@ -78,13 +79,14 @@ class UsageSum:
         )
 
 
-def document(end: TaskEnd, text: str, usage: Usage, view: SessionView) -> dict[str, object]:
-    """Return the result document of a task."""
+def document(end: TaskEnd, text: str, usage: Usage, view: SessionView, changes: Iterable[Change] = ()) -> dict[str, object]:
+    """Return the result document of a task; paths of changed files are relative to the workspace where they lie in it."""
     content: dict[str, object] = {
         "session": view.session,
         "status": end.status.value,
         "text": text,
         "turns": view.turns,
+        "files": [change.as_json(view.workspace.path) for change in changes],
         "usage": usage.model_dump(mode="json"),
         "pending": [{"id": ask.approval, "tool": ask.subject.tool, "because": list(ask.because)} for ask in view.pending],
     }

@@ -372,13 +372,13 @@ class OneShot:
             self._note(line.text)
 
     def _progress_files(self) -> None:
-        words = [plain_line(change.words(self._activity.workspace)) for change in self._activity.changes]
+        words = self._activity.change_words()
         if words and self._settings.shape == "text":
-            self._note(f"files: {', '.join(words)}")
+            self._note(plain_line(f"files: {words}"))
 
     def _report_end(self, end: TaskEnd) -> None:
         view = self._line.desk.view(self._session)
-        result = document(end, self._writer.text, self._usage.total(), view)
+        result = document(end, self._writer.text, self._usage.total(), view, self._activity.changes)
         if self._settings.shape == "json":
             self._write(json.dumps(result, ensure_ascii=True))
         elif self._settings.shape == "stream-json":

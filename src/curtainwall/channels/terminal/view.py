@@ -262,8 +262,8 @@ class ConversationView:
         return renderer.event_line(EventLine("warn", f"the agent asks ({approval}):")) + renderer.card(card_lines(ask))
 
     def _changes(self, renderer: Renderer) -> str:
-        words = [change.words(self.activity.workspace) for change in self.activity.changes]
-        return renderer.rows(f"files: {', '.join(words)}", "dim") if words else ""
+        words = self.activity.change_words()
+        return renderer.rows(f"files: {words}", "dim") if words else ""
 
 
 def _text(text: str, renderer: Renderer) -> str:

@@ -1,18 +1,20 @@
-"""`curtainwall agents`: list the agents and what each lacks, and build container images."""
+"""`curtainwall agents`: list the agents and what each lacks; build and remove container images."""
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from curtainwall.agents.external.container import Engine
+from curtainwall.agents.external.container import Engine, ImagePins, devcontainer_image
+from curtainwall.channels.plain import counted
 from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json
 from curtainwall.compose.external.containers import AgentImages, AgentStatus, adapters_of
 from curtainwall.compose.external.processes import missing_for_local
 from curtainwall.compose.external.providers import accesses, missing_keys
 from curtainwall.compose.setup import load_setup
-from curtainwall.config.agents import BUILTIN, LOCAL
+from curtainwall.config.agents import BUILTIN, DEVCONTAINER, LOCAL
 from curtainwall.config.schema import Config
 from curtainwall.egress import Access
 from curtainwall.model import NotFound
@@ -43,24 +45,56 @@ def list_agents(output: OutputOption = Output.TEXT) -> None:
 def build(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="one agent; left out, all that there are recipes for")] = None,
     network: Annotated[str | None, typer.Option(help="the engine's network to build in, such as `host`; left out, its usual one")] = None,
+    image: Annotated[
+        str, typer.Option(metavar="IMAGE", help="build on this image: one of yours, `dev`, or `devcontainer` for the one in this directory")
+    ] = "",
+    pull: Annotated[bool, typer.Option("--pull", help="fetch the image below anew, and build on exactly that from now on")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Build the images that agents run in. One that is there already is not built again; another recipe is another image."""
-    built = asyncio.run(_build(name, network))
+    base = devcontainer_image(Path.cwd()) if image == DEVCONTAINER else image
+    if base != image:
+        note(f"`devcontainer.json` names the image `{inert(base)}`")
+    built = asyncio.run(_build(name, network, base, pull=pull))
     if output is Output.JSON:
-        show_json([{"agent": agent, "image": image, "new": is_new} for agent, image, is_new in built])
+        show_json([{"agent": agent, "image": made, "new": is_new} for agent, made, is_new in built])
         return
-    for agent, image, is_new in built:
-        show(f"{agent}: {image} {'is built' if is_new else 'was there already'}")
+    for agent, name_of_image, is_new in built:
+        show(f"{agent}: {name_of_image} {'is built' if is_new else 'was there already'}")
+
+
+@app.command()
+def prune(
+    everything: Annotated[bool, typer.Option("--all", help="also the images that are up to date")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Remove images that no recipe makes any more, and what building left behind; images that containers use stay."""
+    removed, size = asyncio.run(_prune(everything=everything))
+    if output is Output.JSON:
+        show_json({"removed": removed, "bytes": size})
+        return
+    for image in removed:
+        show(f"removed {inert(image)}")
+    show(f"{counted(len(removed), 'image')} removed, {size // 1024**2} MiB at most")
+
+
+async def _prune(*, everything: bool) -> tuple[list[str], int]:
+    setup, engine = load_setup(), Engine()
+    try:
+        images = AgentImages(setup.config, engine, ImagePins(setup.home.root).all())
+        return await images.prune(everything=everything)
+    finally:
+        await engine.close()
 
 
 async def _statuses() -> Sequence[AgentStatus]:
-    config, engine = load_setup().config, Engine()
+    setup, engine = load_setup(), Engine()
+    config = setup.config
     try:
         builtin = AgentStatus(BUILTIN, "", "", built=False)
         adapters = adapters_of(config)
         keys = {name: await _keys_of(config, name) for name in adapters.names}
-        contained = await AgentImages(config, engine).standings(adapters, keys)
+        contained = await AgentImages(config, engine, ImagePins(setup.home.root).all()).standings(adapters, keys)
         return [builtin, await _local(config), *contained]
     finally:
         await engine.close()
@@ -79,19 +113,27 @@ async def _local(config: Config) -> AgentStatus:
     return AgentStatus(LOCAL, "", "", built=False, lacks=await missing_for_local(LOCAL, config, _given(config, LOCAL)))
 
 
-async def _build(name: str | None, network: str | None) -> list[tuple[str, str, bool]]:
-    config, engine = load_setup().config, Engine()
-    images = AgentImages(config, engine)
+async def _build(name: str | None, network: str | None, base: str = "", *, pull: bool = False) -> list[tuple[str, str, bool]]:
+    setup, engine = load_setup(), Engine()
+    config, pins = setup.config, ImagePins(setup.home.root)
+    images = AgentImages(config, engine, pins.all())
     if name is not None and name not in adapters_of(config).names:
         raise NotFound(f"there is no agent `{name}` in a container; there are: {', '.join(adapters_of(config).names)}")
     built: list[tuple[str, str, bool]] = []
     try:
         await engine.about()
-        for agent in images.buildable if name is None else (name,):
-            is_new = not images.is_users(agent) and await images.lacks(agent)
-            async for line in images.build(agent, network):
+        chosen = images.buildable if name is None else (name,)
+        if pull:
+            for ground in dict.fromkeys(images.recipes(agent, base).ground for agent in chosen if not images.is_users(agent)):
+                pinned = await engine.pull(ground)
+                pins.set(ground, pinned)
+                note(f"`{inert(ground)}` is pinned to `{inert(pinned)}`")
+            images = AgentImages(config, engine, pins.all())
+        for agent in chosen:
+            is_new = not images.is_users(agent) and await images.lacks(agent, base)
+            async for line in images.build(agent, network, base):
                 note(f"{agent}: {inert(line)[:_LONGEST_LINE]}")
-            built.append((agent, images.of(agent), is_new))
+            built.append((agent, images.of(agent, base), is_new))
     finally:
         await engine.close()
     return built

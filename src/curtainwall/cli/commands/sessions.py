@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 
 from curtainwall.channels.plain import counted
+from curtainwall.cli.commands.session_exec import exec_in
 from curtainwall.cli.read_only import open_for_reading
 from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, hanging, note, show, show_json, timestamp
 from curtainwall.cli.session_removal import ago, clean, delete
@@ -459,6 +460,7 @@ def fork(
     asyncio.run(run())
 
 
+app.command("exec", context_settings={"ignore_unknown_options": True})(exec_in)
 app.command()(held)
 app.command()(restore)
 app.command()(delete)

@@ -27,12 +27,12 @@ from curtainwall.channels.terminal import (
 )
 from curtainwall.cli.asks import card_text
 from curtainwall.cli.screen import Misuse, confirm, note, require_directory
-from curtainwall.compose.agents import ContainerKind, RunningAgents, all_agents, model_finder, run_agents, session_spec
+from curtainwall.compose.agents import ContainerKind, RunningAgents, all_agents, model_finder, remember_image, run_agents, session_spec
 from curtainwall.compose.ask_files import ask_files_of
 from curtainwall.compose.gate import GatedSessions, open_gate, session_hooks
 from curtainwall.compose.setup import Setup, load_setup
 from curtainwall.compose.telemetry import exporting, reported
-from curtainwall.config.agents import SHIPPED
+from curtainwall.config.agents import DEVCONTAINER, SHIPPED
 from curtainwall.host.user import local_user
 from curtainwall.model import (
     GIT_CLONE,
@@ -177,6 +177,7 @@ class _StartOptions:
     name: str
     resume: str | None
     fork: str | None
+    image: str | None
     shape: ResultFormat
     on_ask: OnAsk
     is_terminal: bool
@@ -200,6 +201,10 @@ def start(
     ] = None,
     repo: Annotated[
         str | None, typer.Option(metavar="URL", help="a git repository to clone into the session's own workspace first")
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(metavar="IMAGE", help="for agents in containers: build on this image, `dev`, or `devcontainer` as the project says"),
     ] = None,
     mode: Annotated[Mode | None, typer.Option(help="default, plan (reads only), accept-edits, bypass")] = None,
     name: Annotated[str, typer.Option(help="what to call the session")] = "",
@@ -232,7 +237,7 @@ def start(
         # The session keeps this name, and may be resumed from any directory.
         model = f"script:{Path(model.removeprefix('script:')).expanduser().absolute()}"
     options = _StartOptions(
-        full_task, agent or setup.config.sessions.agent, model, workspace, repo, mode, name, resume, fork, output,
+        full_task, agent or setup.config.sessions.agent, model, workspace, repo, mode, name, resume, fork, image, output,
         on_ask or (OnAsk.WAIT if is_seen else OnAsk.PARK), is_terminal, is_seen,
     )  # fmt: skip
     with exporting(note):
@@ -295,9 +300,11 @@ async def _started(options: _StartOptions, setup: Setup) -> int:
         await stack.enter_async_context(reported(wired))
         spec = session_spec(wired, options.agent, options.model, options.workspace, options.mode, options.name)
         work = await stack.enter_async_context(run_agents(wired, model_finder(wired), replace(spec, name="")))
-        await _require_agent(options, work, spec)
+        base = await _require_agent(options, work, spec)
         ends = options.resume is None or find_session(wired.store.index, options.resume).status == "closed"
         session = await _session(options, work, spec, by)
+        if base:
+            await remember_image(work.journal, session, base, wired.registry.clock)
         _ask_about_hooks(options, work, session)
         await stack.enter_async_context(ask_files_of(wired, session))
         await stack.enter_async_context(session_hooks(wired, session))
@@ -320,24 +327,52 @@ async def _started(options: _StartOptions, setup: Setup) -> int:
         return parked if parked is not None else await _talk(options, work, line, session, by, settings)
 
 
-async def _require_agent(options: _StartOptions, work: RunningAgents, spec: SessionSpec) -> None:
-    """Check that the agent and its model exist before opening anything, so that a mistake on the command line has no effect."""
+async def _require_agent(options: _StartOptions, work: RunningAgents, spec: SessionSpec) -> str:
+    """Check that the agent and its model exist before opening anything, so that a mistake on the command line has no effect.
+
+    Return the image to build on, if the user named one.
+    """
     existing = options.resume or options.fork
     agent = spec.agent if existing is None else find_session(work.wired.store.index, existing).agent
     kind = work.agents.kind_of(agent)
     if options.model is not None or existing is None:
         kind.require_model(agent, options.model or spec.model)
-    if isinstance(kind, ContainerKind) and options.is_seen and await kind.lacks_image(agent):
-        confirm(f"there is no image for `{agent}` yet, and building it takes a few minutes. Build it now?", yes=False)
-        async for line in kind.build(agent):
+    if not isinstance(kind, ContainerKind):
+        if options.image is not None:
+            raise Misuse(f"--image is for agents in containers; `{agent}` is none")
+        await kind.require_ready(agent)
+        return ""
+    base = _base_image(options, work, spec)
+    if options.is_seen and await kind.lacks_image(agent, base):
+        on = f" on `{inert(base)}`" if base else ""
+        confirm(f"there is no image for `{agent}`{on} yet, and building it takes a few minutes. Build it now?", yes=False)
+        async for line in kind.build(agent, base):
             note(inert(line))
-    await kind.require_ready(agent)
-    if spec.workspace is not None and isinstance(kind, ContainerKind):
+    await kind.require_ready(agent, base)
+    if spec.workspace is not None:
         if spec.mode is Mode.PLAN:
             note(f"`{agent}` can read everything in `{inert(str(spec.workspace))}`, and change nothing there")
         else:
             grants = "can read and change everything in it without asking"
             note(f"`{inert(str(spec.workspace))}` is given to `{agent}`, which {grants}; --mode plan lets it read alone")
+    return base
+
+
+def _base_image(options: _StartOptions, work: RunningAgents, spec: SessionSpec) -> str:
+    """Return the image that the user wants the agent to be built on; empty for the configured one."""
+    if options.image != DEVCONTAINER:
+        return options.image or ""
+    # Start-up time: the engine's client takes long to load, and only this needs it here.
+    from curtainwall.agents.external.container import devcontainer_image
+
+    existing = options.resume or options.fork
+    row = None if existing is None else find_session(work.wired.store.index, existing)
+    workspace = spec.workspace if row is None else None if row.own_workspace else Path(row.workspace)
+    if workspace is None:
+        raise Misuse("--image devcontainer needs a project; give --workspace")
+    base = devcontainer_image(workspace)
+    note(f"`devcontainer.json` of the project names the image `{inert(base)}`; nothing else in that file is used")
+    return base
 
 
 async def _session(options: _StartOptions, work: RunningAgents, spec: SessionSpec, by: Who) -> SessionId:

@@ -11,12 +11,15 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from curtainwall.agents.builtin.models import Price
+from curtainwall.agents.external import describe_tools
 from curtainwall.agents.external.container import (
     EGRESS_SOCKET,
+    RECIPE_LABEL,
     TOOLS_SOCKET,
     Adapter,
     Adapters,
     ContainerAgent,
+    ContainerExtras,
     ContainerFolders,
     ContainerLimits,
     ContainerNetwork,
@@ -24,14 +27,19 @@ from curtainwall.agents.external.container import (
     Engine,
     EngineMissing,
     Fleet,
+    ForwardedPort,
+    ImageChoice,
     ImageMissing,
+    ImagePins,
     Images,
     LentProgram,
     PlainAgent,
+    devcontainer_image,
 )
 from curtainwall.compose.connections import TurnNetworkGate
 from curtainwall.compose.external.certificates import trusted_certificates
 from curtainwall.compose.external.meter import TurnMeter
+from curtainwall.compose.external.mounts import cache_mounts, extra_mounts, is_worth_masking, mounted_path, variables_of
 from curtainwall.compose.external.providers import accesses, require_key, require_matching_keys, require_team_keys
 from curtainwall.compose.free_hosts import describe_hosts
 from curtainwall.compose.gate import GatedSessions
@@ -39,6 +47,7 @@ from curtainwall.compose.knowledge import skill_index
 from curtainwall.compose.models import model_settings
 from curtainwall.compose.network import RefusedRequests
 from curtainwall.compose.secret_files import mounted_labels
+from curtainwall.config.agents import DEVCONTAINER
 from curtainwall.config.schema import Config
 from curtainwall.egress import Access, Authority, Egress, ProxyConfig
 from curtainwall.host import Dialler
@@ -123,6 +132,8 @@ class ContainerAccess:
     accesses_of: Callable[[str, str], Mapping[str, Access]]
     """Returns the access of an agent that serves a team, by provider name."""
     price: Price | None
+    mounts_of: Callable[[str], Sequence[str]]
+    """Returns what the user mounts for an agent besides the workspace."""
 
     @asynccontextmanager
     async def open(self, at: TurnAt, run: Path, user: int, providers: Sequence[str]) -> AsyncGenerator[ContainerNetwork]:
@@ -143,14 +154,15 @@ class ContainerAccess:
             proxy = await self.egress.open(terms, run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_certificates, self.egress)
-            hosts = describe_hosts(self.wired, at.session)
-            yield ContainerNetwork(keys=proxy.sentinels, certificates=certificates, hosts=hosts, settled=meter.settled)
+            tools, hosts = describe_tools(self.wired.tools.listing()), describe_hosts(self.wired, at.session)
+            yield ContainerNetwork(proxy.sentinels, certificates, tools, hosts, meter.settled)
 
     async def _label(self, actor: Actor) -> None:
         """Add the labels of everything that is mounted, as if it had been read."""
         state = actor.state
         policy = self.wired.setup.rules.of_session(state.opened).policy
-        sources = await asyncio.to_thread(mounted_labels, policy, state.facts)
+        mounted = partial(mounted_labels, policy, state.facts, besides=self.mounts_of(state.facts.agent))
+        sources = await asyncio.to_thread(mounted)
         new = tuple(source for source in sources if source.label not in state.labels)
         if new:
             await actor.submit(AddLabels(by=SYSTEM, labels=new))
@@ -180,46 +192,80 @@ class AgentStatus:
 class AgentImages:
     """The images of all agents: those that we build, on Debian or on a user's image, and those that users bring ready to run."""
 
-    def __init__(self, config: Config, engine: Engine) -> None:
+    def __init__(self, config: Config, engine: Engine, pins: Mapping[str, str] | None = None) -> None:
         self._config = config
         self._engine = engine
+        self._pins = pins or {}
 
     def is_users(self, agent: str) -> bool:
         """Tell whether an agent runs in a user's image without changes."""
         section = self._config.agents.get(agent)
         return section is not None and bool(section.command or section.ready)
 
-    def of(self, agent: str) -> str:
-        """Return the image that an agent runs in; raise `NotFound` if there is neither a recipe nor a user's image."""
-        section = self._config.agents.get(agent)
-        if section is not None and section.image is not None and self.is_users(agent):
-            return section.image
-        return self.recipes(agent).name_of(agent)
+    def of(self, agent: str, base: str = "") -> str:
+        """Return the image that an agent runs in, on the configured base or another; raise `NotFound` if there is no recipe for it."""
+        on = base or self.base_of(agent)
+        return on if on and self.is_users(agent) else self.recipes(agent, base).name_of(agent)
 
-    def recipes(self, agent: str) -> Images:
-        """Return the recipes, on this agent's base image."""
+    def base_of(self, agent: str) -> str:
+        """Return the image that is configured for an agent; empty if there is none, or if each project names its own."""
         section = self._config.agents.get(agent)
-        return Images(self._engine) if section is None or section.image is None else Images(self._engine, on=section.image)
+        image = None if section is None else section.image
+        return "" if image is None or image == DEVCONTAINER else image
+
+    def choose(self, agent: str, workspace: Workspace, remembered: str) -> ImageChoice:
+        """Return the image of a session: the one that it remembers, the one that its project names if the user wants that, or the usual."""
+        base = remembered
+        section = self._config.agents.get(agent)
+        if not base and section is not None and section.image == DEVCONTAINER and not workspace.own:
+            base = devcontainer_image(Path(workspace.path))
+        return ImageChoice(self.of(agent, base), base, self.remedy(agent, base))
+
+    def recipes(self, agent: str, base: str = "") -> Images:
+        """Return the recipes, on this agent's base image or another."""
+        on = base or self.base_of(agent)
+        return Images(self._engine, on=on, pins=self._pins) if on else Images(self._engine, pins=self._pins)
 
     @property
     def buildable(self) -> tuple[str, ...]:
         """Return the agents whose images we build."""
         return tuple(agent for agent in Images(self._engine).agents if not self.is_users(agent))
 
-    def remedy(self, agent: str) -> str:
+    def remedy(self, agent: str, base: str = "") -> str:
         """Return what to do if an agent's image is missing."""
-        return f"make `{self.of(agent)}` first" if self.is_users(agent) else f"build it with `curtainwall agents build {agent}`"
+        if self.is_users(agent):
+            return f"make `{self.of(agent, base)}` first"
+        return f"build it with `curtainwall agents build {agent}{f' --image {base}' if base else ''}`"
 
-    async def lacks(self, agent: str) -> bool:
+    async def lacks(self, agent: str, base: str = "") -> bool:
         """Tell whether an agent's image has to be built first, and can be."""
-        return not self.is_users(agent) and not await self._engine.has_image(self.of(agent))
+        return not self.is_users(agent) and not await self._engine.has_image(self.of(agent, base))
 
-    async def build(self, agent: str, network: str | None = None) -> AsyncIterator[str]:
+    async def build(self, agent: str, network: str | None = None, base: str = "") -> AsyncIterator[str]:
         """Build an agent's image if it is missing, and yield the progress."""
         if self.is_users(agent):
-            raise CommandRefused(f"there is nothing to build: `{agent}` runs in your image `{self.of(agent)}`")
-        async for line in self.recipes(agent).build(agent, network):
+            raise CommandRefused(f"there is nothing to build: `{agent}` runs in your image `{self.of(agent, base)}`")
+        async for line in self.recipes(agent, base).build(agent, network):
             yield line
+
+    async def prune(self, *, everything: bool) -> tuple[list[str], int]:
+        """Remove our images that no recipe makes any more, or all of them, and return their names and their size at most."""
+        removed, size = list[str](), 0
+        for image in await self._engine.images():
+            for name in image.names:
+                if (everything or not self._is_current(name, image.on)) and await self._engine.remove_image(name):
+                    removed.append(name)
+                    size += image.size
+        for image in await self._engine.images(RECIPE_LABEL):
+            if await self._engine.remove_image(image.id):
+                removed.append(image.id)
+                size += image.size
+        return removed, size
+
+    def _is_current(self, name: str, on: str) -> bool:
+        """Tell whether the recipes would still make an image of this name on what it was built on."""
+        images = Images(self._engine, on=on, pins=self._pins) if on else Images(self._engine, pins=self._pins)
+        return any(name in images.names_of(agent) for agent in images.agents)
 
     async def standings(self, adapters: Adapters, keys: Mapping[str, frozenset[str]]) -> list[AgentStatus]:
         """Return the status of every container agent; `keys` are the providers that have keys, by agent name."""
@@ -261,27 +307,34 @@ class Containers:
         self._config = config = wired.setup.config
         self._engine = Engine()
         self._adapters = adapters_of(config)
-        self._images = AgentImages(config, self._engine)
+        self._images = AgentImages(config, self._engine, ImagePins(wired.setup.home.root).all())
         self._fleet = Fleet(self._engine, limits_of(config), home=str(wired.setup.home.root))
         self._egress: Egress | None = None
 
-    async def require_ready(self, agent: str) -> None:
+    async def require_ready(self, agent: str, base: str = "") -> None:
         """Raise, with what to do, if the key, the engine, the image or disk space is missing."""
         providers = tuple(self._adapters.find(agent).providers)
         require_matching_keys(self._config, agent, providers)
         await require_key(agent, self._accesses_of(agent), providers)
         try:
-            await self._engine.check(self.image_of(agent), self._fleet.limits.free_disk, self._wired.setup.home.root)
+            if not base and self._is_chosen_by_projects(agent):
+                await self._engine.about()
+                return
+            await self._engine.check(self._images.of(agent, base), self._fleet.limits.free_disk, self._wired.setup.home.root)
         except ImageMissing:
-            raise ImageMissing(f"the image of `{agent}` is not there; {self._images.remedy(agent)}") from None
+            raise ImageMissing(f"the image of `{agent}` is not there; {self._images.remedy(agent, base)}") from None
 
-    async def lacks_image(self, agent: str) -> bool:
+    def _is_chosen_by_projects(self, agent: str) -> bool:
+        section = self._config.agents.get(agent)
+        return section is not None and section.image == DEVCONTAINER
+
+    async def lacks_image(self, agent: str, base: str = "") -> bool:
         """Tell whether an agent's image has to be built first, and can be."""
-        return await self._images.lacks(agent)
+        return not (not base and self._is_chosen_by_projects(agent)) and await self._images.lacks(agent, base)
 
-    async def build(self, agent: str) -> AsyncIterator[str]:
+    async def build(self, agent: str, base: str = "") -> AsyncIterator[str]:
         """Build an agent's image, and yield the progress."""
-        async for line in self._images.build(agent):
+        async for line in self._images.build(agent, base=base):
             yield line
 
     def require_model(self, agent: str, model: str) -> None:
@@ -291,10 +344,6 @@ class Containers:
         if model not in _OWN_CHOICE and not (name and provider in providers):
             names = ", ".join(f"{each}:NAME" for each in providers) or "none by name"
             raise CommandRefused(f"`{agent}` cannot use the model `{model}`; it takes {names}, or `auto` for its own choice")
-
-    def image_of(self, agent: str) -> str:
-        """Return the image that an agent runs in."""
-        return self._images.of(agent)
 
     async def agent(self, journal: Journal) -> ContainerAgent:
         """Return the agent that runs the containers of all sessions."""
@@ -309,11 +358,12 @@ class Containers:
             clock=wired.registry.clock,
             masker=wired.masker,
             fleet=self._fleet,
-            outside=ContainerAccess(wired, journal, self._egress, self._accesses_of, price),
+            outside=ContainerAccess(wired, journal, self._egress, self._accesses_of, price, self._mounted),
             adapters=self._adapters,
             folders_of=self._folders_of,
-            image_of=self.image_of,
+            image_of=self._images.choose,
             programs_of=self._programs_of,
+            extras_of=self._extras_of,
             skills_of=partial(own_folders, skill_index(wired.setup.home)),
         )
         return ContainerAgent(ports)
@@ -342,6 +392,25 @@ class Containers:
             is_readonly=mode is Mode.PLAN,
         )
 
+    def _extras_of(self, agent: str, workspace: Workspace, mode: Mode) -> ContainerExtras:
+        section = self._config.agents.get(agent)
+        if section is None:
+            return ContainerExtras()
+        variables = variables_of(section)
+        for name, value in variables.items():
+            if is_worth_masking(value):
+                self._wired.masker.learn(name, value)
+        setup = self._wired.setup
+        mounts = extra_mounts(section, workspace, mode, setup.policy.protection)
+        caches = cache_mounts(section, agent, workspace, setup.home.root / "caches")
+        ports = tuple(ForwardedPort(int(each.split(":")[0]), int(each.split(":")[-1])) for each in section.ports)
+        # An agent of the user's own has its variables from its adapter.
+        return ContainerExtras((*mounts, *caches), ports, variables, section.keep)
+
+    def _mounted(self, agent: str) -> tuple[str, ...]:
+        section = self._config.agents.get(agent)
+        return () if section is None else tuple(map(mounted_path, section.mounts))
+
     def _programs_of(self, agent: str) -> tuple[LentProgram, ...]:
         section = self._config.agents.get(agent)
         pairs = () if section is None else (each.split(":", 1) for each in section.programs)
@@ -353,8 +422,7 @@ def adapters_of(config: Config) -> Adapters:
     own: list[Adapter] = []
     for name, section in config.agents.items():
         if section.command:
-            variables = dict(each.split("=", 1) for each in section.env)
-            own.append(PlainAgent(name, section.command, section.resume, section.providers, variables))
+            own.append(PlainAgent(name, section.command, section.resume, section.providers, variables_of(section)))
     return Adapters(*own)
 
 

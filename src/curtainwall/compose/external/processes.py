@@ -11,6 +11,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from curtainwall.agents.builtin.models import Price
+from curtainwall.agents.external import describe_tools
 from curtainwall.agents.external.process import (
     BETWEEN_TURNS,
     EGRESS_SOCKET,
@@ -174,8 +175,8 @@ class ProcessAccess:
             proxy = await self.egress.open(terms, run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_certificates, self.egress)
-            hosts = describe_hosts(self.wired, session)
-            yield ProcessNetwork(keys=proxy.sentinels, certificates=certificates, hosts=hosts, turn=turn)
+            tools, hosts = describe_tools(self.wired.tools.listing()), describe_hosts(self.wired, session)
+            yield ProcessNetwork(proxy.sentinels, certificates, tools, hosts, turn)
 
 
 _MIB: Final = 1024 * 1024

@@ -39,6 +39,7 @@ from curtainwall.model import (
     ModelFailed,
     Payload,
     PermitId,
+    ProgramFinished,
     RefusedRequest,
     ReportedUse,
     RequestsRefused,
@@ -53,9 +54,11 @@ from curtainwall.model import (
     TurnId,
     TurnStatus,
     Verdict,
+    changes_noted,
     held_noted,
 )
 from curtainwall.operations.activity import SessionActivity
+from tests.support.covers import covers
 from tests.support.given import ANN, BOB, NOW, fetch, source
 
 CALL, PERMIT, TURN, ASK = CallId("c1"), PermitId("p1"), TurnId("t1"), ApprovalId("abc123")
@@ -178,3 +181,32 @@ def test_what_was_set_aside_is_told_once_and_inert() -> None:
     assert ", 2 more; if that was you" in told.text
     assert describe_event(held_noted(files, 1, is_told=True), SessionActivity()) is None
     assert describe_event(ExtensionNoted(at=1, extension="held", data={"files": [{"path": 1}]}), SessionActivity()) is None
+
+
+@covers("programs.failures-are-reported")
+def test_a_program_that_failed_is_reported_with_its_error_and_a_refusal_only_once() -> None:
+    def finished(shown: str, *, ok: bool = False) -> ProgramFinished:
+        return ProgramFinished(at=NOW, turn=TurnId("t"), program="p", ok=ok, shown=Payload(inline=shown))
+
+    unknown = describe_event(finished("Traceback:\n  line 1\nValueError: there is no tool `bash`\x1b[2J"), SessionActivity())
+    assert unknown is not None
+    assert unknown.text.startswith("✗ a program of the agent failed: ValueError: there is no tool `bash`")
+    assert unknown.text.isprintable()
+    assert describe_event(finished("3", ok=True), SessionActivity()) is None
+    assert describe_event(finished("PermissionError: denied"), SessionActivity()) is None, "the denied call has its own line"
+    long = describe_event(finished("ValueError: " + "x" * 500), SessionActivity())
+    assert long is not None
+    assert len(long.text) == 200
+
+
+@covers("oneshot.changed-files")
+def test_the_files_that_an_external_agent_changed_are_listed_beside_those_of_its_calls() -> None:
+    activity = SessionActivity(workspace="/w")
+    activity.take(changes_noted(TurnId("t"), ["a.py", "sub/b.py"], 1, more=3))
+    assert activity.change_words() == "changed a.py, changed sub/b.py, 3 more"
+    assert [change.as_json("/w") for change in activity.changes] == [
+        {"change": "changed", "path": "a.py"},
+        {"change": "changed", "path": "sub/b.py"},
+    ]
+    activity.take(ExtensionNoted(at=1, extension="changed-files", data={"paths": [1, "c"], "more": -4}))
+    assert [change.path for change in activity.changes] == ["/w/a.py", "/w/sub/b.py", "/w/c"]

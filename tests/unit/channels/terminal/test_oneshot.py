@@ -107,6 +107,7 @@ def test_json_is_exactly_one_document() -> None:
         "status": "done",
         "text": "all *done*",
         "turns": 1,
+        "files": [],
         "usage": {
             "input_tokens": 100,
             "output_tokens": 0,

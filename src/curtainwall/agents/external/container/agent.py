@@ -2,18 +2,23 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
+
+from pydantic import JsonValue
 
 from curtainwall.agents.external import ExternalHistory, LiveText
 from curtainwall.agents.external.container.adapters import Adapter
-from curtainwall.agents.external.container.folders import mountable, sealed_mounts, settle_owner, skill_mounts
-from curtainwall.agents.external.container.rights import GuardedFolders, RightsWatch, guard_project, rights_in
+from curtainwall.agents.external.container.folders import mountable, sealed_mounts, settle_owner, skill_mounts, with_places
+from curtainwall.agents.external.container.rights import GuardedFolders, RightsWatch, guard_project, rights_in, set_aside_left
 from curtainwall.agents.external.container.spec import ContainerFolders, ContainerGone, ContainerRequest, LentProgram
 from curtainwall.agents.external.container.turn import EXTENSION, ContainerPorts, ContainerTurn
 from curtainwall.model import (
     AWAKE,
     CompactionSkipped,
+    ExtensionNoted,
     HeldFile,
     Mode,
     NotFound,
@@ -28,6 +33,7 @@ from curtainwall.model import (
 )
 
 T = TypeVar("T")
+_KEPT_EVERY = 5.0
 
 
 @asynccontextmanager
@@ -66,6 +72,8 @@ class ContainerAgent:
         self._around = around
         self._histories: dict[SessionId, ExternalHistory] = {}
         self._wards: dict[SessionId, RightsWatch] = {}
+        self._kept: dict[SessionId, asyncio.Task[None]] = {}
+        """Watches over projects in which a container goes on after its turn."""
 
     async def work(self, at: TurnAt) -> TurnResult:
         """Work on the turn until it is done or has to wait; if a stricter mode revokes the container, continue in another."""
@@ -75,6 +83,7 @@ class ContainerAgent:
 
     async def _work(self, at: TurnAt) -> TurnResult | None:
         """Work in one container; return None if it was revoked."""
+        await self._freeze_kept(at.session)
         granted = self._synced(at.session).asks.granted_in(at.turn)
         for call in granted:
             await self._around.gate.drop(at.session, call, "the agent was gone when the answer came")
@@ -91,11 +100,41 @@ class ContainerAgent:
             await self._tell(guard, telling)
             ward = await self._ward(at.session, past, guard.folders)
             result = await self._within(ward, self._worked(at, past, adapter, guard, ward, telling))
+        if guard.is_watched_on:
+            self._kept[at.session] = asyncio.create_task(self._watch_kept(at.session, folders.orientation))
         if result is None:
             await telling.note(_revocation_note(ward))
         await self._tell(guard, telling)
         self._synced(at.session)
         return result
+
+    async def _watch_kept(self, session: SessionId, orientation: Path) -> None:
+        """Set aside what the rest of a turn leaves in a project that runs on its own, until its container is gone."""
+        fleet = self._around.fleet
+        is_over = False
+        while not is_over:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_KEPT_EVERY):
+                    await fleet.wait_until_gone(session)
+            is_over = not fleet.has(session)
+            held = await asyncio.shield(asyncio.to_thread(set_aside_left, orientation, is_over=is_over))
+            if held:
+                masked = [file.model_copy(update={"path": self._mask(file.path), "aside": self._mask(file.aside)}) for file in held]
+                await self._around.journal.record(session, (held_noted(masked, self._around.clock.now()),))
+
+    def _mask(self, path: str | None) -> str | None:
+        return None if path is None else self._around.masker.mask_text(path)
+
+    async def _freeze_kept(self, session: SessionId) -> None:
+        """Before a turn, freeze what an earlier one left running.
+
+        INVARIANT: nothing changes the project between the last look and the list of files that count as the user's.
+        """
+        watching = self._kept.pop(session, None)
+        if watching is not None:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await self._around.fleet.freeze(session)
 
     async def _tell(self, guard: GuardedFolders, telling: LiveText) -> None:
         """Show the notes about a watched project, and record what was set aside, so that it can be restored."""
@@ -139,12 +178,11 @@ class ContainerAgent:
     ) -> TurnResult:
         around, folders = self._around, guard.folders
         assert past.workspace is not None
-        user, group, lent = await asyncio.to_thread(self._prepared, adapter.name, folders, past.workspace)
-        wish = ContainerRequest(at.session, adapter.name, around.image_of(adapter.name), folders, user, group, lent)
+        wish = await self._request(at.session, past, adapter.name, folders, telling)
         async with (
             # The container takes longest, so it starts while its sockets are opened.
             enter_beside(around.fleet.borrow(wish, telling.does)) as container,
-            around.outside.open(at, folders.run, user, tuple(adapter.providers)) as reach,
+            around.outside.open(at, folders.run, wish.user, tuple(adapter.providers)) as reach,
         ):
             held = await container()
             turn = ContainerTurn(around, at, past, adapter, held, reach, telling, lambda: self._synced(at.session))
@@ -158,9 +196,40 @@ class ContainerAgent:
                     raise ContainerGone("the mode allows less than the container that was made for it")
                 return await turn.work()
             finally:
-                if guard.is_watched:
+                guard.is_watched_on = guard.is_watched and wish.is_kept and around.fleet.has(at.session)
+                if guard.is_watched and not guard.is_watched_on:
                     # What the agent left running must not change the project once nobody watches.
                     await asyncio.shield(around.fleet.drop(at.session))
+
+    async def _request(
+        self, session: SessionId, past: ExternalHistory, agent: str, folders: ContainerFolders, telling: LiveText
+    ) -> ContainerRequest:
+        """Return the container that a session needs, after preparing its directories; remember an image that the project chose."""
+        around, workspace = self._around, past.workspace
+        assert workspace is not None
+        image = around.image_of(agent, workspace, past.image)
+        if image.base and image.base != past.image:
+            data: dict[str, JsonValue] = {"image": image.base}
+            await telling.record(ExtensionNoted(at=around.clock.now(), extension=EXTENSION, data=data))
+        mode = Mode.PLAN if folders.is_readonly else past.mode
+        extras = await asyncio.to_thread(around.extras_of, agent, workspace, mode)
+        user, group, lent = await asyncio.to_thread(self._prepared, agent, folders, workspace)
+        mounts = tuple(await asyncio.to_thread(lambda: tuple(with_places(folders, extras.mounts, user, group))))
+        folders = replace(folders, shared=tuple(mount.here for mount in mounts if not mount.is_readonly and mount.here.is_dir()))
+        return ContainerRequest(
+            session,
+            agent,
+            image.name,
+            folders,
+            user,
+            group,
+            lent,
+            mounts,
+            extras.ports,
+            extras.variables,
+            extras.keeps_running,
+            image.remedy,
+        )
 
     def _prepared(self, agent: str, folders: ContainerFolders, workspace: Workspace) -> tuple[int, int, tuple[LentProgram, ...]]:
         """Return the agent's user, group and extra mounts, after preparing its directories."""
@@ -202,6 +271,8 @@ class ContainerAgent:
         for ward in tuple(self._wards.values()):
             await ward.end()
         await self._around.fleet.close()
+        # Their containers are gone, so each ends after a last look.
+        await asyncio.gather(*self._kept.values(), return_exceptions=True)
 
     def _synced(self, session: SessionId) -> ExternalHistory:
         past = self._histories.setdefault(session, ExternalHistory(EXTENSION, self._around.journal.load))

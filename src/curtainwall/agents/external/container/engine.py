@@ -15,7 +15,7 @@ from typing import IO, Any, Final, Literal, cast
 from pydantic import JsonValue
 
 from curtainwall.agents.external.container.owners import HOUSE, OWNER, SESSION, ContainerOwner
-from curtainwall.agents.external.container.spec import ContainerGone, EngineMissing, ImageMissing
+from curtainwall.agents.external.container.spec import BUILD, ContainerGone, EngineMissing, ImageMissing
 from curtainwall.host.extras import extra
 from curtainwall.model import SessionId, TryLater
 
@@ -31,6 +31,12 @@ _CONFLICT: Final = 409
 _NOT_MODIFIED: Final = 304
 _GOING: Final = 30.0
 _LOOK_AGAIN: Final = 0.05
+ON_LABEL: Final = "curtainwall.on"
+"""The label of an image with what it was to be built on."""
+
+RECIPE_LABEL: Final = "curtainwall.recipe"
+"""The label that every stage of a recipe has, so that what building leaves behind is found."""
+
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 Stream = Literal["out", "err"]
@@ -49,12 +55,39 @@ class ListedContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedImage:
+    """An image, as the engine lists it."""
+
+    id: str
+    names: tuple[str, ...]
+    size: int
+    on: str
+    """The image that the user wanted it to be built on."""
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerExec:
     """A program inside a container, and its output."""
 
     id: str
     read: Callable[[], Awaitable[tuple[Stream, bytes] | None]]
     """Returns the next output, or None at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPipe:
+    """A program inside a container whose input and output are ours."""
+
+    read: Callable[[], Awaitable[tuple[Stream, bytes] | None]]
+    """Returns the next output, or None at the end."""
+    write: Callable[[bytes], Awaitable[None]]
+    """Writes to its input."""
+
+
+def engine_socket() -> str:
+    """Return the path of the engine's socket, which no agent may reach; empty if the engine is not on this machine."""
+    address = os.environ.get("DOCKER_HOST") or _DEFAULT
+    return os.path.realpath(address.removeprefix("unix://")) if address.startswith("unix://") else ""
 
 
 class Engine:
@@ -70,7 +103,7 @@ class Engine:
         if docker is not None:
             await docker.close()
 
-    async def check(self, image: str, free: int, *places: Path) -> None:
+    async def check(self, image: str, free: int, *places: Path, remedy: str = BUILD) -> None:
         """Check that an agent can start: the engine answers, the image exists, no disk is full."""
         about = await self.about()
         with self._in_our_words():
@@ -79,7 +112,7 @@ class Engine:
             except DockerError as fault:
                 if fault.status != _NOT_FOUND:
                     raise
-                raise ImageMissing(f"there is no image `{image}`; build it with `curtainwall agents build`") from None
+                raise ImageMissing(f"there is no image `{image}`; {remedy}") from None
         require_free_space(free, Path(str(about.get("DockerRootDir", "/"))), *places)
 
     async def about(self) -> Mapping[str, JsonValue]:
@@ -98,10 +131,16 @@ class Engine:
             listed = await _listed(self._open(), label)
         return sorted((_listed_container(each) for each in listed), key=lambda each: (each.created, each.id))
 
-    async def create(self, config: Mapping[str, JsonValue]) -> str:
-        """Create a container without starting it, and return its id."""
+    async def create(self, config: Mapping[str, JsonValue], name: str | None = None) -> str:
+        """Create a container without starting it, and return its id; if another container has its name, it goes without one."""
         with self._in_our_words():
-            container = await self._open().containers.create(cast("Any", dict(config)))
+            containers = self._open().containers
+            try:
+                container = await containers.create(cast("Any", dict(config)), name=name)
+            except DockerError as fault:
+                if name is None or fault.status != _CONFLICT:
+                    raise
+                container = await containers.create(cast("Any", dict(config)))
         return container.id
 
     async def start(self, container: str) -> None:
@@ -190,6 +229,28 @@ class Engine:
         finally:
             await stream.close()
 
+    @asynccontextmanager
+    async def pipe(self, container: str, command: Sequence[str]) -> AsyncGenerator[ContainerPipe]:
+        """Run a program inside a container with its input and output connected to the caller; its input ends with the context."""
+        with self._in_our_words():
+            program = await self._at(container).exec(list(command), stdin=True, stdout=True, stderr=True)
+            stream = program.start(detach=False)
+            await stream.__aenter__()
+
+        async def read() -> tuple[Stream, bytes] | None:
+            with self._in_our_words():
+                piece = await stream.read_out()
+            return None if piece is None else (("out" if piece.stream == 1 else "err"), piece.data)
+
+        async def write(data: bytes) -> None:
+            with self._in_our_words():
+                await stream.write_in(data)
+
+        try:
+            yield ContainerPipe(read, write)
+        finally:
+            await stream.close()
+
     async def exit_code(self, program: str) -> int | None:
         """Return the exit code of a program inside a container, or None while it runs."""
         with self._in_our_words():
@@ -203,6 +264,37 @@ class Engine:
         with self._in_our_words():
             return bool(await _events(self._open(), {"since": f"{since:.6f}", "until": f"{time.time():.6f}", "filters": filters}))
 
+    async def pull(self, image: str) -> str:
+        """Fetch an image anew, and return its name with the digest of its content; raise `TryLater`."""
+        with self._in_our_words():
+            images = self._open().images
+            await images.pull(image)
+            about = cast("Mapping[str, JsonValue]", await images.inspect(image))
+        digests = about.get("RepoDigests")
+        pinned = next((str(each) for each in digests if "@sha256:" in str(each)), "") if isinstance(digests, list) else ""
+        if not pinned:
+            raise TryLater(f"the registry gave no digest for `{image}`, so it cannot be pinned")
+        return pinned
+
+    async def images(self, label: str = "") -> Sequence[ListedImage]:
+        """Return the images of our recipes; with a label, only the nameless ones that have it."""
+        filters: dict[str, list[str]] = {"label": [label], "dangling": ["true"]} if label else {"reference": ["curtainwall/*"]}
+        with self._in_our_words():
+            listed = await _listed_images(self._open(), filters)
+        return [_listed_image(each) for each in listed]
+
+    async def remove_image(self, image: str) -> bool:
+        """Remove an image; return False if a container or another image still needs it."""
+        with self._in_our_words():
+            try:
+                await self._open().images.delete(image)
+            except DockerError as fault:
+                if fault.status == _CONFLICT:
+                    return False
+                if fault.status != _NOT_FOUND:
+                    raise
+        return True
+
     async def has_image(self, image: str) -> bool:
         """Tell whether an image exists."""
         with self._in_our_words():
@@ -214,11 +306,18 @@ class Engine:
                 raise
         return True
 
-    async def build(self, context: IO[bytes], image: str, arguments: Mapping[str, str], network: str | None = None) -> AsyncIterator[str]:
-        """Build an image from a packed context and yield the engine's progress lines; raise `TryLater` if a step fails."""
+    async def build(
+        self, context: IO[bytes], image: str, arguments: Mapping[str, str], network: str | None = None, on: str = ""
+    ) -> AsyncIterator[str]:
+        """Build an image from a packed context and yield the engine's progress lines; raise `TryLater` if a step fails.
+
+        `on` is remembered with the image: what the user wanted it to be built on.
+        """
         with self._in_our_words():
             docker = _InNetwork(self._open(), network) if network else self._open().images
-            lines = docker.build(fileobj=context, encoding="identity", tag=image, buildargs=dict(arguments), forcerm=True, stream=True)
+            lines = docker.build(
+                fileobj=context, encoding="identity", tag=image, buildargs=dict(arguments), labels={ON_LABEL: on}, forcerm=True, stream=True
+            )
             async for line in lines:
                 for text in _COLOUR.sub("", str(line.get("stream") or line.get("status") or "")).splitlines():
                     if text.strip():
@@ -306,6 +405,18 @@ async def _events(docker: Docker, wanted: Mapping[str, str]) -> bytes:
 async def _listed(docker: Docker, label: str) -> list[DockerContainer]:
     filters = json.dumps({"label": [label]})
     return await docker.containers.list(all=True, filters=filters)  # pyright: ignore[reportUnknownMemberType] - the library leaves this untyped
+
+
+def _listed_image(listed: Mapping[str, Any]) -> ListedImage:
+    names = tuple(tag for tag in listed.get("RepoTags") or () if tag != "<none>:<none>")
+    labels = cast("Mapping[str, str]", listed.get("Labels") or {})
+    return ListedImage(str(listed["Id"]), names, int(listed["Size"]), labels.get(ON_LABEL, ""))
+
+
+async def _listed_images(docker: Docker, filters: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """Return the images that fit; the library cannot filter."""
+    query = docker._query_json  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+    return await query("images/json", params={"filters": json.dumps(filters)})
 
 
 async def _shown(container: DockerContainer) -> Mapping[str, Any]:

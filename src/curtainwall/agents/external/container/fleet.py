@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from curtainwall.agents.external.container.engine import Engine, require_free_space
 from curtainwall.agents.external.container.owners import ContainerOwner
+from curtainwall.agents.external.container.port_forwards import PortForwards
 from curtainwall.agents.external.container.spec import LIFELINE_SOCKET, ContainerLimits, ContainerRequest, container_config
 from curtainwall.agents.external.container.turn_watch import DiskUse
 from curtainwall.host import BACKLOG, SocketFile
@@ -67,6 +68,7 @@ class HeldContainer:
     id: str
     wish: ContainerRequest
     lifeline: Lifeline
+    forwards: PortForwards
     note: str = ""
     """A note for people on why it was created; empty if there was nothing unusual."""
     is_busy: bool = False
@@ -97,7 +99,7 @@ class Fleet:
         require_free_space(limits.free_disk, *places)
         held = await self._taken_up(wish, tell)
         if not isinstance(held, HeldContainer):
-            await self.engine.check(wish.image, limits.free_disk, *places)
+            await self.engine.check(wish.image, limits.free_disk, *places, remedy=wish.remedy)
             held = await self._made(wish, tell, note=held)
         held.is_busy = True
         try:
@@ -128,6 +130,17 @@ class Fleet:
         """Return how something else ended a session's idle container, or an empty string if nothing did; raise `EngineMissing`."""
         held = self._held.get(session)
         return "" if held is None or held.is_busy else self._how_it_ended(await self.engine.state(held.id))
+
+    async def wait_until_gone(self, session: SessionId) -> None:
+        """Return once a session has no container here."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: session not in self._held)
+
+    async def freeze(self, session: SessionId) -> None:
+        """Freeze a session's idle container, so that nothing in it changes anything until it is lent again."""
+        held = self._held.get(session)
+        if held is not None and not held.is_busy:
+            await self.engine.pause(held.id)
 
     async def let_go(self, session: SessionId) -> None:
         """Remove a session's container unless it is busy."""
@@ -173,7 +186,8 @@ class Fleet:
         await self._replace_leftovers(wish.session)
         lifeline = await Lifeline.open(wish.folders.run / LIFELINE_SOCKET, wish.user)
         try:
-            container = await self.engine.create(container_config(wish, self.limits, self._owner, self._house))
+            config = container_config(wish, self.limits, self._owner, self._house)
+            container = await self.engine.create(config, f"curtainwall-{wish.session}")
             try:
                 await self._wait_for_room(container, tell)
                 await self.engine.start(container)
@@ -183,7 +197,13 @@ class Fleet:
         except BaseException:
             lifeline.close()
             raise
-        held = self._held[wish.session] = HeldContainer(container, wish, lifeline, note)
+        forwards = PortForwards(self.engine, container)
+        held = self._held[wish.session] = HeldContainer(container, wish, lifeline, forwards)
+        try:
+            held.note = "; ".join((*filter(None, (note,)), *await forwards.open(wish.ports)))
+        except BaseException:
+            await asyncio.shield(self.drop(wish.session))
+            raise
         return held
 
     async def _replace_leftovers(self, session: SessionId) -> None:
@@ -232,8 +252,10 @@ class Fleet:
 
     async def _rest(self, held: HeldContainer) -> None:
         """Pause an idle container and remove it later, or at once if something in it fills the disk."""
-        pause_after = min(self.limits.pause_after, self.limits.remove_after)
-        if await self._keeps_within_limits(held, pause_after):
+        if held.wish.is_kept:
+            # What was left running on purpose, such as a server, is not frozen.
+            await self._keeps_within_limits(held, self.limits.remove_after)
+        elif await self._keeps_within_limits(held, pause_after := min(self.limits.pause_after, self.limits.remove_after)):
             with suppress(CurtainwallError):
                 await self.engine.pause(held.id)
                 await self._tell_waiters()
@@ -261,6 +283,7 @@ class Fleet:
     async def _remove(self, held: HeldContainer) -> None:
         await _stop(held)
         await self.engine.remove(held.id)
+        await held.forwards.close()
         held.lifeline.close()
         await self._tell_waiters()
 

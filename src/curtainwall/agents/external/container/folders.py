@@ -10,8 +10,8 @@ from glob import has_magic
 from pathlib import Path
 from typing import Final
 
-from curtainwall.agents.external import SERVER
-from curtainwall.agents.external.container.spec import HOME, WORKSPACE, ContainerFolders, LentProgram
+from curtainwall.agents.external import SERVER, tool_overview
+from curtainwall.agents.external.container.spec import HOME, WORKSPACE, ContainerFolders, ExtraMount, LentProgram
 from curtainwall.facts import quoted
 from curtainwall.host import FileOwner, hand_over
 from curtainwall.model import TryLater
@@ -55,6 +55,20 @@ def mountable(folders: ContainerFolders, lent: Iterable[LentProgram], user: int,
             yield program
 
 
+def with_places(folders: ContainerFolders, mounts: Iterable[ExtraMount], user: int, group: int) -> Iterator[ExtraMount]:
+    """Yield the mounts that can be made, after creating caches, which the agent owns, and their places in its home."""
+    for mount in mounts:
+        if mount.is_ours:
+            mount.here.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.getuid() == 0:
+                hand_over(mount.here, FileOwner(user, group))
+            with suppress(OSError):
+                _make_directories(folders.state, mount.inside.removeprefix(f"{HOME}/").split("/"), user, group)
+                yield mount
+        else:
+            yield mount
+
+
 def _make_directories(top: Path, names: list[str], user: int, group: int) -> None:
     """Create nested directories for a user without following links; raise `OSError` if something else is in the way."""
     at = os.open(top, _DIRECTORY)
@@ -87,17 +101,19 @@ Free: everything in {workspace}{readonly}, your home {home} and /tmp. Run progra
 asked.
 Mediated: the tools of the server `{server}` reach what lies outside: other files of the user, the web (`fetch`), git remotes, \
 credentials. Each call is judged by rules. It may run at once, it may be refused, or a person may be asked first; then the call takes as \
-long as that person takes, which can be hours. Wait for it; do not call again.{hosts}
+long as that person takes, which can be hours. Wait for it; do not call again.
 Denied: there is no network here but the way to your own model. `curl`, `git push`, `pip install` and the like fail from your shell; use \
 the tools of `{server}` instead. A refusal names the rule that decided and what would be allowed instead. It is final: do not look for a \
 way around it. Tell the user what was refused and why.
-The root file system is read-only, and what is in /tmp may be gone by your next turn."""
+The root file system is read-only, and what is in /tmp may be gone by your next turn.
+
+{overview}"""
 
 
-def orientation(*, is_readonly: bool = False, hosts: str = "") -> str:
-    """Return the orientation text, for a writable or read-only workspace; `hosts` says which hosts are open."""
+def orientation(*, is_readonly: bool = False, tools: str = "", hosts: str = "") -> str:
+    """Return the orientation text; `tools` lists the session's tools, and `hosts` says which hosts are open."""
     readonly = " (to be read: it cannot be changed now)" if is_readonly else ""
-    return _WORDS.format(workspace=WORKSPACE, home=HOME, server=SERVER, readonly=readonly, hosts=f"\n{hosts}" if hosts else "")
+    return _WORDS.format(workspace=WORKSPACE, home=HOME, server=SERVER, readonly=readonly, overview=tool_overview(tools, hosts))
 
 
 # OpenCode installs its plugin package into every configuration directory that it can write to, and has no setting against it.
@@ -124,7 +140,6 @@ DISCOVERY: Final[Mapping[str, str]] = {
     "codex": ".agents/skills",
     "opencode": ".agents/skills",
     "gemini": ".agents/skills",
-    "goose": ".config/goose/skills",
 }
 """Below the agent's home. Agents find a workspace's own skills in the workspace."""
 

@@ -132,7 +132,9 @@ class GuardedFolders:
     held: list[HeldFile] = field(default_factory=list[HeldFile])
     """The files that were set aside, for the log; the notes describe them."""
     is_watched: bool = False
-    """New files are examined when the turn is over, and nothing may run there afterwards."""
+    """New files are examined when the turn is over, and nothing may run there afterwards, unless it is watched on."""
+    is_watched_on: bool = False
+    """The container goes on after the turn, so the record stays, and somebody has to watch."""
 
 
 @asynccontextmanager
@@ -166,7 +168,8 @@ async def guard_project(
     try:
         yield guard
     finally:
-        notes, held = await asyncio.shield(asyncio.to_thread(_set_aside, record, watched))
+        look = _look if guard.is_watched_on else _set_aside
+        notes, held = await asyncio.shield(asyncio.to_thread(look, record, watched))
         guard.notes += notes
         guard.held += held
 
@@ -184,12 +187,26 @@ def _taken_up(record: Path) -> tuple[list[str], list[HeldFile]]:
     return _set_aside(record, WatchRecord.read(record))
 
 
+def set_aside_left(orientation: Path, *, is_over: bool) -> list[HeldFile]:
+    """Set aside what came into a watched project since the turn; if nothing runs there any more, stop watching."""
+    record = orientation.with_name(_RECORD)
+    if not record.exists():
+        return []
+    return (_set_aside if is_over else _look)(record, WatchRecord.read(record))[1]
+
+
 def _set_aside(record: Path, watched: WatchRecord) -> tuple[list[str], list[HeldFile]]:
+    """Set aside what runs on its own for the last time, and remove the record."""
+    found = _look(record, watched)
+    record.unlink(missing_ok=True)
+    return found
+
+
+def _look(record: Path, watched: WatchRecord) -> tuple[list[str], list[HeldFile]]:
     """Set aside files newer than the record that run on their own, and clear the bits that make others run a file as its owner."""
     held = quarantine(watched.root, watched.before, watched.fixed)
     # Deeply nested ones have been moved up by now, so all can be named. The disk's clock decides what is newer.
     taken = take_owners_bits(watched.root, record.stat().st_mtime_ns if record.exists() else 0)
-    record.unlink(missing_ok=True)
     notes = [
         *(_note(path, aside) for path, aside in held),
         *([_IF_YOURS] if any(aside is not None for _, aside in held) else []),

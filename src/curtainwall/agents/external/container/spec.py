@@ -14,6 +14,8 @@ from curtainwall.model import NotFound, SessionId, TryLater, TurnAt, TurnFailed
 
 _GIB = 1024**3
 
+BUILD: Final = "build it with `curtainwall agents build`"
+
 
 class EngineMissing(TryLater):
     """Docker does not answer; the message says how to start it."""
@@ -21,6 +23,10 @@ class EngineMissing(TryLater):
 
 class ImageMissing(NotFound):
     """There is no such image; the message says how to build it."""
+
+
+class ImageUnclear(NotFound):
+    """A project was to name its image and does not; the message says what to do."""
 
 
 class ContainerGone(TurnFailed):
@@ -66,6 +72,19 @@ class LentProgram:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtraMount:
+    """A directory or file of this machine that the user lets an agent see."""
+
+    here: Path
+    inside: str
+    is_readonly: bool = True
+    is_ours: bool = False
+    """A cache in our home, which is created for the agent and belongs to it."""
+    hidden: tuple[str, ...] = ()
+    """Sockets and named pipes below it to hide."""
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerFolders:
     """The directories of one session that are mounted. Nothing else of ours ever is mounted."""
 
@@ -83,6 +102,27 @@ class ContainerFolders:
     """Paths in the workspace that cannot be changed, although the rest can."""
     hidden: tuple[str, ...] = ()
     """Sockets and named pipes in the workspace to hide: a read-only mount would not keep an agent from the services behind them."""
+    shared: tuple[Path, ...] = ()
+    """What else the agent can fill: caches and mounts, whose growth counts as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageChoice:
+    """The image of an agent in a session."""
+
+    name: str
+    base: str = ""
+    """The image that the session was given to build on, which its log remembers; empty if it has the configured one."""
+    remedy: str = BUILD
+    """What to do if there is no such image."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedPort:
+    """A port of this machine's loopback that leads to a port in a container."""
+
+    here: int
+    inside: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +136,25 @@ class ContainerRequest:
     user: int
     group: int
     programs: Sequence[LentProgram] = ()
+    mounts: Sequence[ExtraMount] = ()
+    ports: Sequence[ForwardedPort] = ()
+    variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """What the user adds to the agent's environment."""
+    is_kept: bool = False
+    """What runs in it goes on after the turn."""
+    remedy: str = field(default=BUILD, compare=False)
+    """What to do if there is no such image."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerExtras:
+    """What a user adds to an agent's containers."""
+
+    mounts: tuple[ExtraMount, ...] = ()
+    ports: tuple[ForwardedPort, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    keeps_running: bool = False
+    """What the agent leaves running in a project goes on after the turn."""
 
 
 async def _nothing() -> None:
@@ -108,6 +167,8 @@ class ContainerNetwork:
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     certificates: str = ""
+    tools: str = ""
+    """Text for the agent that lists the session's tools."""
     hosts: str = ""
     """Text for the agent about the hosts that its tools may fetch from freely."""
     settled: Callable[[], Awaitable[None]] = _nothing
@@ -181,6 +242,12 @@ def container_config(wish: ContainerRequest, limits: ContainerLimits, owner: Con
         _mount(str(folders.run), RUN, is_readonly=True),
         _mount(str(folders.state), HOME, is_readonly=False),
         *(_mount(str(program.here), program.inside, is_readonly=True) for program in wish.programs),
+        *(_mount(str(extra.here), extra.inside, is_readonly=extra.is_readonly) for extra in wish.mounts),
+        *(
+            _mount(os.devnull, f"{extra.inside}{path[len(str(extra.here)) :]}", is_readonly=True)
+            for extra in wish.mounts
+            for path in extra.hidden
+        ),
     ]
     return {
         "Image": wish.image,

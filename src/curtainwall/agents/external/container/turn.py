@@ -35,10 +35,19 @@ from curtainwall.agents.external.container.adapters import (
     AgentLaunch,
     Task,
 )
+from curtainwall.agents.external.container.changes import disk_time, find_changes
 from curtainwall.agents.external.container.fleet import Fleet, HeldContainer
 from curtainwall.agents.external.container.folders import orientation, state_sizes, write_orientation
 from curtainwall.agents.external.container.runs import Run, copy_for_root, open_run
-from curtainwall.agents.external.container.spec import ContainerFolders, ContainerGone, ContainerNetwork, ContainerSockets, LentProgram
+from curtainwall.agents.external.container.spec import (
+    ContainerExtras,
+    ContainerFolders,
+    ContainerGone,
+    ContainerNetwork,
+    ContainerSockets,
+    ImageChoice,
+    LentProgram,
+)
 from curtainwall.agents.external.container.turn_watch import ContainerTurnWatch
 from curtainwall.facts import Masker
 from curtainwall.model import (
@@ -56,6 +65,7 @@ from curtainwall.model import (
     TurnStatus,
     Workspace,
     WorkTimed,
+    changes_noted,
 )
 
 EXTENSION: Final = "container"
@@ -86,8 +96,10 @@ class ContainerPorts:
     outside: ContainerSockets
     adapters: Adapters
     folders_of: Callable[[SessionId, Workspace, Mode], ContainerFolders]
-    image_of: Callable[[str], str]
+    image_of: Callable[[str, Workspace, str], ImageChoice]
+    """Returns the image for an agent in a workspace; the last argument is the base that the session remembers, if any."""
     programs_of: Callable[[str], Sequence[LentProgram]] = lambda _: ()
+    extras_of: Callable[[str, Workspace, Mode], ContainerExtras] = lambda _agent, _workspace, _mode: ContainerExtras()
     skills_of: Callable[[Workspace], Mapping[str, str]] = lambda _: {}
 
 
@@ -104,6 +116,8 @@ class _Attempt:
     is_finished: bool = False
     must_stop: bool = False
     code: int | None = None
+    changed_since: int | None = None
+    """When it began by the disk's clock."""
     began: float = field(default_factory=time.time)
     """In wall-clock time, which the engine uses too."""
 
@@ -160,11 +174,14 @@ class ContainerTurn:
         sizes = await self._sizes(conversation)
         files = {**attempt.launch.files, "ca.pem": self.reach.certificates, "message": _as_message(attempt.launch.preface, message)}
         await asyncio.to_thread(write_orientation, self.held.wish.folders, files)
+        attempt.changed_since = disk_time(self.held.wish.folders.orientation / "message")
         fleet = self.around.fleet
         await copy_for_root(fleet.engine, self.held.id, attempt.launch.root_files)
         folders = self.held.wish.folders
         watch = ContainerTurnWatch(fleet.engine, self.held.id, fleet.limits, self._worked, folders)
-        async with open_run(fleet.engine, self.held.id, attempt.launch.command, attempt.launch.environment) as run:
+        # What we set outranks what the user adds.
+        environment = {**self.held.wish.variables, **attempt.launch.environment}
+        async with open_run(fleet.engine, self.held.id, attempt.launch.command, environment) as run:
             try:
                 stopped = await self._listen_or_stop(run, attempt, watch)
             except BaseException:
@@ -334,8 +351,19 @@ class ContainerTurn:
         if errors:
             data["stderr"] = (await self.around.journal.keep(errors)).model_dump(mode="json")
         await self.telling.record(*self.telling.unlisted_uses(), ExtensionNoted(at=now, extension=EXTENSION, data=data))
+        await self._note_changes(attempt)
         await watch.write_down()
         await watch.close()
+
+    async def _note_changes(self, attempt: _Attempt) -> None:
+        """Record which files of the workspace changed: the agent's own tools do not go through the gate."""
+        folders = self.held.wish.folders
+        if attempt.changed_since is None or folders.is_readonly:
+            return
+        paths, more = await asyncio.to_thread(find_changes, folders.workspace, attempt.changed_since)
+        if paths:
+            masked = [self.telling.masked(path) for path in paths]
+            await self.telling.record(changes_noted(self.at.turn, masked, self.around.clock.now(), more=more))
 
     async def _worked(self, seconds: float) -> None:
         await self.telling.record(WorkTimed(at=self.around.clock.now(), seconds=seconds))
@@ -347,7 +375,7 @@ class ContainerTurn:
     def _task(self, conversation: str) -> Task:
         provider, model = self._model()
         name = conversation or str(uuid.UUID(bytes=self.around.clock.entropy(16), version=4))
-        text = orientation(is_readonly=self.held.wish.folders.is_readonly, hosts=self.reach.hosts)
+        text = orientation(is_readonly=self.held.wish.folders.is_readonly, tools=self.reach.tools, hosts=self.reach.hosts)
         return Task(name, not conversation, text, provider, model, self.reach.keys)
 
     def _model(self) -> tuple[str, str]:

@@ -37,7 +37,7 @@ class DiskUse:
     def __init__(self, folders: ContainerFolders, most: int) -> None:
         self._folders = folders
         self._most = most
-        self._before = 0 if folders.is_own else None
+        self._before = 0 if folders.is_own and not folders.shared else None
         self._measuring: asyncio.Task[int] | None = None
         self._is_over = threading.Event()
         self._next = 0.0
@@ -92,7 +92,9 @@ class DiskUse:
         elif total > self._before + self._most:
             where = f"{quoted(str(folders.workspace))} or {quoted(str(folders.state))}"
             what = (
-                "the workspace and the agent's home hold" if folders.is_own else "in this turn the agent added to the project and its home"
+                "the workspace and the agent's home hold"
+                if folders.is_own and not folders.shared
+                else "in this turn the agent added to the project and its home"
             )
             raise TurnFailed(
                 f"the disk space of the session is used up: {what} more than {most} MB; delete files in {where}, or raise {_SETTING}"
@@ -105,7 +107,7 @@ _SETTING: Final = "`disk` in [containers]"
 def _sizes(folders: ContainerFolders, is_over: threading.Event) -> Iterator[int]:
     """Yield the size of every entry in the workspace and the agent's home; hard links count once."""
     seen = set[tuple[int, int]]()
-    for top in (folders.workspace, folders.state):
+    for top in (folders.workspace, folders.state, *folders.shared):
         for about in _walk(str(top)):
             if is_over.is_set():
                 return

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from curtainwall.agents.external import SERVER, claude_key
+from curtainwall.agents.external import SERVER, claude_key, tool_overview
 from curtainwall.facts import quoted
 from curtainwall.host import Bounds, Confinement, Sockets
 from curtainwall.host.home import Home
@@ -108,6 +108,8 @@ class ProcessNetwork:
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     certificates: str = ""
+    tools: str = ""
+    """Text for the agent that lists the session's tools."""
     hosts: str = ""
     """Text for the agent about the hosts that its tools may fetch from freely."""
     turn: Callable[[TurnAt], AbstractAsyncContextManager[object]] = nullcontext
@@ -155,7 +157,9 @@ You have no tools of your own: use those of the server `{server}`. Through them,
 programs, use git and reach the web; from here the project's directory looks empty. Look for CLAUDE.md or AGENTS.md in it before you \
 begin. Each call is judged by rules. It may run at once, it may be refused, or a person may be asked first; then the call takes as long as \
 that person takes, which can be hours. Wait for it; do not call again. A refusal names the rule that decided and what would be allowed \
-instead. It is final: do not look for a way around it. Tell the user what was refused and why.{hosts}"""
+instead. It is final: do not look for a way around it. Tell the user what was refused and why.
+
+{overview}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +208,9 @@ def prepare(folders: ProcessFolders, reach: ProcessNetwork) -> None:
     temporary.rename(certificates)
 
 
-def command(start: ProcessStart, hosts: str = "") -> list[str]:
-    """Return the command line inside the confinement, which never contains the user's text. `hosts` says which hosts are open."""
-    prompt = _PROMPT.format(workspace=start.folders.workspace, server=SERVER, hosts=f"\n\n{hosts}" if hosts else "")
+def command(start: ProcessStart, reach: ProcessNetwork) -> list[str]:
+    """Return the command line inside the confinement, which never contains the user's text."""
+    prompt = _PROMPT.format(workspace=start.folders.workspace, server=SERVER, overview=tool_overview(reach.tools, reach.hosts))
     tools = {"type": "stdio", "command": "socat", "args": ["STDIO", f"UNIX-CONNECT:{_RUN}/{TOOLS_SOCKET}"]}
     return [
         *("/bin/sh", "-c", _BRIDGED, "sh", _PROGRAM),

@@ -189,7 +189,7 @@ class RunningProcess:
             raise LoginNeeded(f"there is no key for `{PROVIDER}`; {HOW_TO_SIGN_IN}")
         await asyncio.to_thread(prepare, start.folders, reach)
         with charged_to(None if means.shares is None else means.shares.of(self.session)):
-            confined = await start_confined(command(start, reach.hosts), confinement(start, reach, means.limits))
+            confined = await start_confined(command(start, reach), confinement(start, reach, means.limits))
         self._process = await stack.enter_async_context(confined)
         self._ended = asyncio.create_task(confined.wait())
         reader = asyncio.create_task(self._read_errors(confined))

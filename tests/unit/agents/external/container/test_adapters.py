@@ -238,24 +238,6 @@ def test_gemini_gets_settings_that_outrank_the_workspace_and_its_orientation_fir
     assert launch("gemini", OLD).preface == ""
 
 
-@covers("adapter.launch")
-def test_goose_is_started_as_its_documentation_says() -> None:
-    made = launch("goose", OLD)
-    line = " ".join(made.command)
-    assert line.startswith("goose run --instructions - --output-format stream-json")
-    assert f"--with-extension {' '.join(BRIDGE)}" in line
-    assert line.endswith(f"--name {THREAD} --resume")
-    assert (made.environment["GOOSE_PROVIDER"], made.environment["GOOSE_MODEL"], made.environment["GOOSE_MODE"]) == (
-        "anthropic",
-        "some-model",
-        "auto",
-    )
-    parser = ALL.find("goose").output_parser()
-    told = {"type": "message", "message": {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}}
-    assert [*parser.parse_stdout(json.dumps(told)), *parser.parse_stdout('{"type": "complete"}')] == [TextDelta("hi"), ReportedEnd()]
-    assert list(parser.parse_stdout('{"type": "error", "error": "no"}')) == [ReportedFailure("no")]
-
-
 @covers("adapter.own")
 def test_an_agent_of_ones_own_takes_a_few_lines() -> None:
     mine = PlainAgent("mine", ("mine", "--thread", "{conversation}"), resume=("--go-on",), providers={"openai": "MY_KEY"})
@@ -270,7 +252,7 @@ def test_an_agent_of_ones_own_takes_a_few_lines() -> None:
 
 
 def test_an_agent_that_there_is_not_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(NotFound, match="no agent `nope`; there are: claude-code, codex, opencode, gemini, goose"):
+    with pytest.raises(NotFound, match="no agent `nope`; there are: claude-code, codex, opencode, gemini"):
         ALL.find("nope")
 
 
@@ -310,19 +292,6 @@ OWN_TOOLS: list[tuple[str, list[dict[str, Any]], list[OwnToolUse]]] = [
     ),
     ("opencode", [{"type": "tool_use", "part": {"tool": "bash", "state": {"input": {"c": 3}}}}], [OwnToolUse("bash", {"c": 3})]),
     ("gemini", [{"type": "tool_use", "tool_name": "shell", "parameters": {"d": 4}}], [OwnToolUse("shell", {"d": 4})]),
-    (
-        "goose",
-        [
-            {
-                "type": "message",
-                "message": {
-                    "role": "assistant",
-                    "content": [{"type": "toolRequest", "toolCall": {"value": {"name": "developer__shell", "arguments": {"e": 5}}}}],
-                },
-            }
-        ],
-        [OwnToolUse("developer__shell", {"e": 5})],
-    ),
 ]
 
 

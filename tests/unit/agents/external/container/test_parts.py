@@ -1,6 +1,7 @@
 """The parts of a container's life that need no engine: who owns it, what its log says, whose its directories are, how images are named."""
 
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,10 @@ import pytest
 
 from curtainwall.agents.external import (
     ExternalHistory,
+    describe_tools,
 )
 from curtainwall.agents.external.container import Adapters, ContainerFolders, Engine, Images
+from curtainwall.agents.external.container.changes import disk_time, find_changes
 from curtainwall.agents.external.container.folders import (
     mountable,
     orientation,
@@ -19,15 +22,18 @@ from curtainwall.agents.external.container.folders import (
     skill_mounts,
     write_orientation,
 )
-from curtainwall.agents.external.container.images import RECIPES
+from curtainwall.agents.external.container.images import RECIPES, ImagePins
 from curtainwall.agents.external.container.owners import OWNER, ContainerOwner
 from curtainwall.model import (
     AgentSpoke,
+    Broken,
     ExtensionNoted,
     MessageAccepted,
     MessageId,
     NotFound,
     TextStreamed,
+    ToolEffect,
+    ToolSpec,
     TryLater,
     TurnEnded,
     TurnId,
@@ -36,6 +42,7 @@ from curtainwall.model import (
     Who,
 )
 from tests.support.covers import covers
+from tests.support.waiting import until
 
 ANN = Who(name="ann")
 
@@ -103,6 +110,40 @@ def test_the_orientation_says_what_is_free_mediated_and_denied() -> None:
     assert "cannot be changed now" not in text
 
 
+@covers("external.orientation-lists-tools")
+def test_the_orientation_lists_the_tools_and_recommends_a_plan() -> None:
+    specs = [ToolSpec(server=server, name=name, description="Obey me", schema_={}, effect=ToolEffect.INSPECT) for server, name in NAMES]
+    text = orientation(tools=describe_tools(specs), hosts="Hosts: none.")
+    assert "- files: read, write\n- we_ird: a_b\nHosts: none.\nPlan before you act" in text
+    assert "Obey me" not in text, "what a server says about its tools is not in our words"
+    many = describe_tools([spec.model_copy(update={"name": f"{'n' * 50}{number}"}) for number in range(200) for spec in specs[:1]])
+    assert "200 more" in many
+    assert describe_tools(()) == ""
+
+
+NAMES = [("files", "write"), ("files", "read"), ("we.ird", "a\nb")]
+
+
+@covers("oneshot.changed-files")
+def test_changed_files_are_found_by_the_time_that_an_agent_cannot_set(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("x")
+    (tmp_path / ".git").mkdir()
+    marker = tmp_path.with_name("marker")
+    marker.touch()
+    until(lambda: not marker.touch() and disk_time(marker) > disk_time(tmp_path / "old"))
+    since = disk_time(marker)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "new").write_text("x")
+    (tmp_path / ".git" / "index").write_text("x")
+    (tmp_path / "link").symlink_to("/etc")
+    os.utime(tmp_path / "sub" / "new", (1, 1))
+    assert find_changes(tmp_path, since) == (["link", "sub/new"], 0)
+    for number in range(205):
+        (tmp_path / f"n{number:03}").touch()
+    found, more = find_changes(tmp_path, since)
+    assert (len(found), more) == (200, 7)
+
+
 def folders(root: Path, *, is_own: bool = True) -> ContainerFolders:
     (root / "workspace").mkdir()
     return ContainerFolders(root / "workspace", root / "orientation", root / "run", root / "state", is_own=is_own)
@@ -168,10 +209,45 @@ def test_an_image_is_named_by_all_that_it_is_made_of(tmp_path: Path) -> None:
 
 def test_every_recipe_pins_what_it_installs() -> None:
     found = {path.stem: path.read_text() for path in RECIPES.glob("*.Dockerfile")}
-    assert set(found) == {"base", *Adapters().names} - {"goose"}, "each agent has a recipe in `docker`; there is no package of goose"
+    assert set(found) == {"base", "dev", *Adapters().names}, "each agent has a recipe in `docker`"
     for name, text in found.items():
         installs = [line for line in text.splitlines() if "npm install --prefix" in line]
         assert all("@${VERSION}" in line and "latest" not in line for line in installs), name
+        assert "LABEL curtainwall.recipe=" in text, "what building leaves behind is found by this label"
+
+
+@covers("image.downloads-are-verified")
+def test_every_recipe_verifies_what_it_downloads() -> None:
+    for name in Adapters().names:
+        text = (RECIPES / f"{name}.Dockerfile").read_text()
+        assert "ARG DIGEST_x64=sha512-" in text, name
+        assert re.search(r'npm install .*\n    && eval .*\n    && for each in "\$\{digest:-none\}".*\n        grep -qF ', text), name
+
+
+@covers("image.dev")
+def test_the_image_for_development_lies_between_the_base_and_the_agent() -> None:
+    engine = Engine("unix:///nowhere")
+    slim, dev = Images(engine).names_of("codex"), Images(engine, on="dev").names_of("codex")
+    assert [name.partition(":")[0] for name in dev] == ["curtainwall/base", "curtainwall/dev", "curtainwall/codex"]
+    assert (slim[0], slim[-1] == dev[-1]) == (dev[0], False)
+    text = (RECIPES / "dev.Dockerfile").read_text()
+    assert all(each in text for each in ("build-essential", "python3-venv", "nodejs", "openssh-client"))
+    assert "dev" not in Images(engine).agents
+
+
+@covers("image.pinned-by-digest")
+def test_a_pinned_base_changes_the_names_of_all_that_is_built_on_it(tmp_path: Path) -> None:
+    engine, pins = Engine("unix:///nowhere"), ImagePins(tmp_path)
+    assert pins.all() == {}
+    before = Images(engine, pins=pins.all()).name_of("codex")
+    pins.set("debian:bookworm-slim", f"debian@sha256:{'a' * 64}")
+    pins.set("mine:1", f"mine@sha256:{'b' * 64}")
+    after = Images(engine, pins=pins.all())
+    assert (after.name_of("codex") != before, after.ground) == (True, "debian:bookworm-slim")
+    assert Images(engine, on="dev", pins=pins.all()).names_of("codex")[0] == after.names_of("codex")[0]
+    (tmp_path / "images.json").write_text("{")
+    with pytest.raises(Broken, match=r"images\.json` cannot be read; remove it"):
+        pins.all()
 
 
 @covers("container.asks-for-nothing-by-itself")

@@ -24,7 +24,6 @@ from curtainwall.agents.external.container.adapters.adapter import (
 from curtainwall.agents.external.container.adapters.claude_code import ClaudeCode
 from curtainwall.agents.external.container.adapters.codex import Codex
 from curtainwall.agents.external.container.adapters.gemini import Gemini
-from curtainwall.agents.external.container.adapters.goose import Goose
 from curtainwall.agents.external.container.adapters.opencode import OpenCode
 from curtainwall.agents.external.container.adapters.plain import PlainAgent
 from curtainwall.model import NotFound
@@ -40,7 +39,6 @@ __all__ = [
     "ConversationName",
     "ConversationUnknown",
     "Gemini",
-    "Goose",
     "JsonOutputParser",
     "OpenCode",
     "OutputParser",
@@ -58,7 +56,7 @@ class Adapters:
     """The shipped adapters and those that a user adds; a user's adapter overrides a shipped one of the same name."""
 
     def __init__(self, *more: Adapter) -> None:
-        shipped: tuple[Adapter, ...] = (ClaudeCode(), Codex(), OpenCode(), Gemini(), Goose())
+        shipped: tuple[Adapter, ...] = (ClaudeCode(), Codex(), OpenCode(), Gemini())
         self._all = {adapter.name: adapter for adapter in (*shipped, *more)}
 
     @property

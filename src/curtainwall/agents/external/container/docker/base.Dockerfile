@@ -1,7 +1,8 @@
-# The ground that every agent's image stands on: a slim Debian, or the user's own image (`[agents.NAME] image`), and what each agent needs.
+# What every agent's image builds on: a slim Debian, pinned by `agents build --pull`, or the user's own image (`[agents.NAME] image`), and what each agent needs.
 # Nothing of a session is in it: keys, certificates and settings come with the mounts.
 ARG FROM=debian:bookworm-slim
 FROM ${FROM}
+LABEL curtainwall.recipe=base
 USER root
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates curl git less procps ripgrep socat \

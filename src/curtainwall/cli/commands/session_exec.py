@@ -1,0 +1,71 @@
+"""`curtainwall sessions exec`: run a program of the user's inside a session's container, beside its agent."""
+
+import asyncio
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from curtainwall.cli.screen import Misuse
+from curtainwall.host.home import Home
+from curtainwall.model import CommandRefused, SessionRow
+from curtainwall.operations.lookup import find_session
+from curtainwall.session import inert
+
+
+def exec_in(
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="its id, or the beginning of it")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="the program and its arguments; write `--` before options")],
+) -> None:
+    """Run a program in a session's container, as the agent's user and with its rights; the exit code is the program's."""
+    # Start-up time: listings need none of this.
+    from curtainwall.compose.setup import load_setup
+    from curtainwall.compose.store import open_store
+
+    if not command or not command[0]:
+        raise Misuse("name the program to run, as `curtainwall sessions exec SESSION -- ls -l`")
+    setup = load_setup()
+    with open_store(setup.home) as store:
+        row = find_session(store.index, session)
+    section = setup.config.agents.get(row.agent)
+    variables = {} if section is None else dict(each.split("=", 1) for each in section.env)
+    raise typer.Exit(asyncio.run(_run(setup.home, row, tuple(command), variables)))
+
+
+async def _run(home: Home, row: SessionRow, command: tuple[str, ...], variables: dict[str, str]) -> int:
+    # Start-up time: the engine's client takes long to load.
+    from curtainwall.agents.external.container import Engine
+    from curtainwall.agents.external.container.adapters.adapter import SURROUNDINGS
+
+    engine = Engine()
+    try:
+        ours = [each for each in await engine.found(row.session) if each.house == str(home.root) and each.state in ("running", "paused")]
+        if not ours:
+            raise CommandRefused(f"session {row.session} has no container now; one starts with its next message")
+        container, is_paused = ours[-1].id, ours[-1].state == "paused"
+        if is_paused:
+            await engine.resume(container)
+        try:
+            async with engine.run(container, command, {**variables, **SURROUNDINGS}) as program:
+                while (piece := await program.read()) is not None:
+                    _write(*piece)
+                code = await engine.exit_code(program.id)
+        finally:
+            if is_paused:
+                await engine.pause(container)
+        return 1 if code is None else code
+    finally:
+        await engine.close()
+
+
+def _write(stream: str, data: bytes) -> None:
+    """Write output as it is into a pipe, and inert on a terminal: the program inside is not to be trusted with the screen."""
+    target = sys.stdout if stream == "out" else sys.stderr
+    if target.isatty():
+        lines = data.decode("utf-8", "replace").split("\n")
+        target.write("\n".join(map(inert, lines)))
+        target.flush()
+    else:
+        target.flush()
+        os.write(target.fileno(), data)
