@@ -1,5 +1,6 @@
 """The setup that every command starts from: home, configuration and rules, read from files and the environment."""
 
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from curtainwall.policy import Policy, Protection, RuleCard, load
 from curtainwall.session import ActiveRules, BreakerLimits, Rules, Whose
 from curtainwall.tools.hooks import HookSettings
 from curtainwall.tools.servers import ServerSpec
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,8 @@ def load_setup(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = o
     protection = protection_for(home, config, extra, environ)
     sources, make = rule_sources(home, extra), partial(load, lists=lists, protection=protection)
     policy, own = make(sources), own_policies(home, config, sources, make)
+    is_there = "read" if home.config.is_file() else "not there, so the defaults hold"
+    _LOG.info("home `%s`; config.toml %s; rule files: %s", home.root, is_there, ", ".join(source.name for source in sources))
     servers = server_specs(config, secret_variables(config), environ)
     credentials, hooks = credentials_in(config, environ), hook_settings(home, config, environ)
     return Setup(home, config, policy, extra, servers, credentials, hooks, own, dict(environ))

@@ -111,6 +111,18 @@ def test_an_installed_wheel_does_a_task_explains_its_rules_and_completes(install
     assert "complete -F _curtainwall_complete curtainwall cw" in installed("completion", "bash")
 
 
+def test_without_a_home_directory_every_command_says_what_to_set(environment: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become a user without an account")
+    for words in (("sessions", "list"), ("doctor",), ("start", "hello"), ("config", "path")):
+        done = subprocess.run(
+            (environment / "bin/curtainwall", *words), cwd="/", env={"PATH": "/usr/bin:/bin"}, text=True, capture_output=True,
+            user=_WITHOUT_ENTRY, group=_WITHOUT_ENTRY, extra_groups=[], timeout=100, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (1, ""), (words, done.stderr)
+        assert "HOME is not set; set CURTAINWALL_HOME to a directory of your own" in done.stderr, words
+
+
 def test_an_installed_wheel_serves_its_pages(installed: Installed) -> None:
     web, status = free_port(), free_port()
     (installed.place / "home").mkdir(mode=0o700)

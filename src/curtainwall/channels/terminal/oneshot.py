@@ -361,12 +361,14 @@ class OneShot:
 
     def _progress(self, event: AnyEvent) -> None:
         line = describe_event(event, self._activity, self._typed)
-        if line is not None and self._settings.shape != "stream-json":
+        if line is None or self._settings.shape == "stream-json":
+            return
+        if not self._settings.quiet or line.tone in ("warn", "bad"):
             self._note(line.text)
 
     def _progress_files(self) -> None:
         words = [plain_line(change.words(self._activity.workspace)) for change in self._activity.changes]
-        if words and self._settings.shape == "text":
+        if words and self._settings.shape == "text" and not self._settings.quiet:
             self._note(f"files: {', '.join(words)}")
 
     def _report_end(self, end: TaskEnd) -> None:

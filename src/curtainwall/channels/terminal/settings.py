@@ -72,8 +72,8 @@ class ConversationSettings:
 class OneShotSettings:
     """How one task is reported: its output format, what happens on an ask, and the streams.
 
-    `keys` means that a human sits at the terminal and can be asked there. `attend` makes the agent work here; it is called once everything
-    the agent does will be reported. `input` defaults to the process's terminal.
+    `keys` means that a human sits at the terminal and can be asked there. `quiet` leaves out progress, but no warnings. `attend` makes the
+    agent work here; it is called once everything the agent does will be reported. `input` defaults to the process's terminal.
     """
 
     shape: Shape
@@ -82,6 +82,7 @@ class OneShotSettings:
     err: TextIO
     colour: bool = False
     keys: bool = False
+    quiet: bool = False
     attend: Attend = _leave_unattended
     owner_watch: OwnerWatch = OwnerWatch()
     input: "Input | None" = None

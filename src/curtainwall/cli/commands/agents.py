@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from curtainwall.agents.external.container import Engine
-from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json
+from curtainwall.cli.screen import Output, OutputOption, columns, hint, show, show_json
 from curtainwall.compose.external.containers import AgentImages, AgentStatus, adapters_of
 from curtainwall.compose.external.processes import missing_for_local
 from curtainwall.compose.external.providers import accesses, missing_keys
@@ -90,7 +90,7 @@ async def _build(name: str | None, network: str | None) -> list[tuple[str, str, 
         for agent in images.buildable if name is None else (name,):
             is_new = not images.is_users(agent) and await images.lacks(agent)
             async for line in images.build(agent, network):
-                note(f"{agent}: {inert(line)[:_LONGEST_LINE]}")
+                hint(f"{agent}: {inert(line)[:_LONGEST_LINE]}")
             built.append((agent, images.of(agent), is_new))
     finally:
         await engine.close()

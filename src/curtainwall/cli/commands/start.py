@@ -26,7 +26,8 @@ from curtainwall.channels.terminal import (
     wants_colour,
 )
 from curtainwall.cli.asks import card_text
-from curtainwall.cli.screen import Misuse, confirm, note, require_directory
+from curtainwall.cli.global_options import is_quiet
+from curtainwall.cli.screen import Misuse, confirm, hint, note, require_directory
 from curtainwall.compose.agents import ContainerKind, RunningAgents, all_agents, model_finder, run_agents, session_spec
 from curtainwall.compose.ask_files import ask_files_of
 from curtainwall.compose.gate import GatedSessions, open_gate, session_hooks
@@ -75,7 +76,7 @@ class RepoClone:
 
     async def begin(self, url: str) -> int | None:
         """Clone a repository into the workspace; return an exit code if that has to wait for somebody."""
-        note(f"cloning {inert(url)}")
+        hint(f"cloning {inert(url)}")
         request = CallRequest(tool=GIT_CLONE, arguments={"url": url, "path": HERE})
         return await self._settle(await self.wired.gate.request(self.session, request, wait=False))
 
@@ -308,6 +309,7 @@ async def _started(options: _StartOptions, setup: Setup) -> int:
             err=sys.stderr,
             colour=wants_colour(sys.stdout),
             keys=options.is_seen,
+            quiet=is_quiet(),
             attend=work.turns.attend,
             owner_watch=OwnerWatch(partial(holder_of, wired.store)),
         )
@@ -328,7 +330,7 @@ async def _require_agent(options: _StartOptions, work: RunningAgents, spec: Sess
     if isinstance(kind, ContainerKind) and options.is_seen and await kind.lacks_image(agent):
         confirm(f"there is no image for `{agent}` yet, and building it takes a few minutes. Build it now?", yes=False)
         async for line in kind.build(agent):
-            note(inert(line))
+            hint(inert(line))
     await kind.require_ready(agent)
     if spec.workspace is not None and isinstance(kind, ContainerKind):
         if spec.mode is Mode.PLAN:
