@@ -17,6 +17,7 @@ from curtainwall.config.secrets import credentials_in, secret_files, secret_vari
 from curtainwall.config.teams import team_files, team_variables
 from curtainwall.host import Credential
 from curtainwall.host.home import Home, find_home, user_homes
+from curtainwall.host.home_path import stronger_homes
 from curtainwall.model import Digest, Limits, Workspace
 from curtainwall.model.people import parse_place
 from curtainwall.operations.sessions import SessionTerms, workspace_at
@@ -143,5 +144,5 @@ def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = ()
     hooks = hook_file(config, environ)
     ours = (*secret_files(config), *linked_paths(home, environ), *(() if hooks is None else (str(hooks),)), *approver_files(config))
     rules = (str(path.absolute()) for path in (*own_files(config).values(), *policy_files))
-    never = (*config.protected.never, *ours, *rules)
+    never = (*config.protected.never, *ours, *rules, *stronger_homes(environ))
     return protection_of(home, user_homes(environ), never, config.protected.readonly, approver_programs(config))

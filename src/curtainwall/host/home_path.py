@@ -30,6 +30,11 @@ def default_homes(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     return (_USUAL, os.path.join(data, "curtainwall")) if os.path.isabs(data) else (_USUAL,)
 
 
+def stronger_homes(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Return the homes that would win over the one in use if they existed, so agents must not make them."""
+    return () if environ.get(VARIABLE) or _default(environ) == _USUAL else (_USUAL,)
+
+
 def _default(environ: Mapping[str, str]) -> str:
     usual, *xdg = default_homes(environ)
     # The program itself may be installed there, and uninstalling it must not delete the home.

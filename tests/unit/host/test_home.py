@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.compose.doctor import examine
+from curtainwall.compose.setup import load_setup
 from curtainwall.config.secrets import existing_key, house_key
 from curtainwall.host.home import Home, find_home, user_homes
 from curtainwall.host.home_path import home_path
@@ -40,6 +41,16 @@ def test_a_new_home_is_where_xdg_puts_data_and_one_that_exists_stays(tmp_path: P
     (data / "curtainwall").mkdir(parents=True)
     (data / "curtainwall/pyvenv.cfg").touch()
     assert home_path({"XDG_DATA_HOME": str(data)}) == user / ".curtainwall", "the program is installed there"
+
+
+@covers("cli.home-follows-xdg")
+def test_no_agent_can_make_a_home_that_would_win_over_the_one_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user, data = tmp_path / "user", tmp_path / "data"
+    user.mkdir()
+    monkeypatch.setenv("HOME", str(user))
+    environ = {"HOME": str(user), "XDG_DATA_HOME": str(data)}
+    closed = load_setup(environ=environ).policy.protection.never
+    assert {str(user / ".curtainwall"), str(data / "curtainwall")} <= {*closed}
 
 
 def test_the_doctor_names_a_second_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
