@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,21 +22,20 @@ pytestmark = pytest.mark.timeout(600)
 
 BASE, BUILT = "dist-base:1", "dist-curtainwall:1"
 PLANTED = (".env", "id_ed25519", "keys/service.key", "src/.env", "src/curtainwall/web.pem", "src/curtainwall/web.key")
-_PROGRAMS = "sh env cp mv rm mkdir chmod chown ln cat ls id install useradd git bwrap".split()
+_PROGRAMS = "sh bash env true cp mv rm mkdir chmod chown ln cat ls id install useradd git bwrap".split()
 _UNUSED = shutil.ignore_patterns("test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3", "config-*", "site-packages", "dist-packages")
 
 _FETCH = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())"
 
 
 @pytest.fixture(scope="module")
-def built(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerEngine]:
-    """Build the image from a copy of the repository in which keys lie about."""
+def built(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> DockerEngine:
+    """Build the image from a copy of the repository in which keys lie about; it goes with the engine."""
     context = copied_repository(tmp_path_factory.mktemp("context"))
     import_base(docker_engine, tmp_path_factory.mktemp("base"))
     words = ("--network", "none", "--build-arg", f"BASE={BASE}", "-f", str(context / "deploy/Containerfile"), "-t", BUILT)
     docker_engine.docker("build", *words, str(context), bound=500)
-    yield docker_engine
-    docker_engine.docker("image", "rm", "--force", BUILT, BASE)
+    return docker_engine
 
 
 def copied_repository(place: Path) -> Path:

@@ -55,7 +55,7 @@ class ConversationSettings:
     """How a conversation is held; without `input` and `output` it uses the process's terminal.
 
     `history` is a file of earlier input; `mask` is applied to a text before it is stored there. `attend` makes the agent of a session work
-    here; it is called for each session that is opened, possibly twice.
+    here; it is called for each session that is opened, possibly twice. A dumb terminal cannot move its cursor, so nothing is redrawn there.
     """
 
     colour: bool
@@ -63,6 +63,7 @@ class ConversationSettings:
     attend: Attend = _leave_unattended
     history: Path | None = None
     mask: Callable[[str], str] = str
+    is_dumb: bool = False
     owner_watch: OwnerWatch = OwnerWatch()
     input: "Input | None" = None
     output: "Output | None" = None

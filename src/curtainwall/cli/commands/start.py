@@ -371,6 +371,7 @@ async def _talk(
         attend=work.turns.attend,
         history=home.root / "logs" / "typed",
         mask=work.wired.masker.mask_text,
+        is_dumb=os.environ.get("TERM") == "dumb",
         owner_watch=task_settings.owner_watch,
     )
     return await converse(line, session, by, settings)
