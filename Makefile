@@ -1,5 +1,6 @@
 # Everything a contributor does. Needs make, git and Python 3.11 or newer; all else is put into $(VENV): for `make run` what the program
 # needs (requirements.lock), otherwise also the tools of development (requirements-dev.lock, which holds the same versions and more).
+# What builds packages comes first (requirements-build.lock), so that no build fetches anything else.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -32,15 +33,16 @@ check: venv ## format, lint, types and floors: what CI runs before the tests
 	$(BIN)/basedpyright --project pyproject.toml --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo
 
-dist-test: venv ## install the wheel with the lowest and highest dependencies, for each Python here, and use it
-	scripts/dist-test
+dist-test: venv ## install the wheel with the lowest and highest dependencies, for each Python here, and use it (ARGS=--short as in CI)
+	scripts/dist-test $(ARGS)
 
 bench: venv ## measure the promises
 	$(BIN)/python -m bench
 
-lock: venv ## resolve the dependencies anew into the two locks (UPGRADE=1 for newer versions)
+lock: venv ## resolve the dependencies anew into the three locks (UPGRADE=1 for newer versions)
 	$(COMPILE) $(if $(UPGRADE),--upgrade) --all-extras --group dev --output-file requirements-dev.lock pyproject.toml
 	$(COMPILE) --upgrade --all-extras --group build --constraints requirements-dev.lock --output-file requirements.lock pyproject.toml
+	$(COMPILE) --upgrade --group build --constraints requirements-dev.lock --output-file requirements-build.lock
 
 clean: ## remove the environment and everything that tools left behind
 	rm -rf $(VENV) .scratch build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
@@ -48,12 +50,12 @@ clean: ## remove the environment and everything that tools left behind
 
 venv: $(READY)
 
-$(RUNS): requirements.lock pyproject.toml
+$(RUNS): requirements.lock requirements-build.lock pyproject.toml
 	@echo "installing what Curtainwall needs into $(VENV), once; this takes a minute or a few" >&2
 	$(call install,requirements.lock)
 	@touch $@
 
-$(READY): requirements-dev.lock requirements.lock pyproject.toml
+$(READY): requirements-dev.lock requirements.lock requirements-build.lock pyproject.toml
 	@echo "installing what Curtainwall and its tests need into $(VENV), once; this takes a few minutes" >&2
 	$(call install,requirements-dev.lock)
 	@touch $(RUNS) $@
@@ -64,6 +66,7 @@ define install
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 		|| { echo "This Python cannot make environments. On Debian: sudo apt-get install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -W ignore -m pip install --quiet --no-deps --require-hashes -r $(1)
+	@$(BIN)/python -W ignore -m pip install --quiet --no-deps --require-hashes -r requirements-build.lock
+	@$(BIN)/python -W ignore -m pip install --quiet --no-deps --require-hashes --no-build-isolation -r $(1)
 	@$(BIN)/python -W ignore -m pip install --quiet --no-deps --no-build-isolation -e .
 endef

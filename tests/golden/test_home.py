@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import json
 import shutil
 import sys
 import tarfile
@@ -99,6 +100,25 @@ def test_the_list_says_which_grants_no_longer_answer_and_why(command: Command) -
     assert "session, one call" in out, "the command"
 
 
+@covers("upgrade.a-home-of-an-earlier-version")
+def test_an_ask_that_an_earlier_version_left_open_is_approved_and_its_turn_goes_on(command: Command) -> None:
+    code, listed, err = command("sessions", "list", "--output", "json")
+    assert code == 0, err
+    rows = {row["name"]: row for row in json.loads(listed)}
+    assert set(rows) == {"for the session", "for the project", "still open"}
+    assert rows["still open"]["status"] == "waiting"
+    (ask,) = json.loads(command("approvals", "list", "--output", "json")[1])
+    assert (ask["session"], ask["tool"]) == (rows["still open"]["id"], "filesystem.read_file")
+    code, out, err = command("approve", ask["id"])
+    assert code == 0, out + err
+    code, out, err = command("start", "--resume", ask["session"])
+    assert (code, "That was all." in out) == (0, True), out + err
+    code, out, err = command("sessions", "history", ask["session"])
+    assert "do it" in out
+    assert command("audit", "verify")[0] == 0
+
+
+@covers("upgrade.a-home-of-an-earlier-version")
 def test_the_log_verifies_and_a_session_goes_on(command: Command) -> None:
     code, out, err = command("audit", "verify")
     assert code == 0, out + err

@@ -1,4 +1,4 @@
-"""Writes a whole home as an installed version of the program leaves it: sessions with standing approvals of every kind.
+"""Writes a whole home as an installed version of the program leaves it: sessions with standing approvals of every kind, and an open ask.
 
 Run it once for a release, with that release installed: `PROGRAM=…/bin/curtainwall python tests/golden/write_home.py VERSION`. The program
 is driven from outside, by its own commands. A log is chained and names its paths, so a home can be opened at `ROOT` alone.
@@ -45,6 +45,8 @@ FOR_PROJECT = [
     {"tool": "filesystem.read_file", "arguments": {"path": str(OUTSIDE / "more.txt")}},
 ]
 
+STILL_OPEN: dict[str, object] = {"tool": "filesystem.read_file", "arguments": {"path": str(OUTSIDE / "third.txt")}}
+
 
 def environment() -> dict[str, str]:
     """Return the surroundings in which the home was written, and has to be opened."""
@@ -61,16 +63,16 @@ def program(*words: str, codes: tuple[int, ...] = (0,)) -> str:
     return done.stdout
 
 
-def session(name: str, calls: list[dict[str, object]], scope: str) -> None:
-    """Let an agent make calls that ask, each approved for longer than once."""
+def session(name: str, calls: list[dict[str, object]], scope: str | None) -> None:
+    """Let an agent make calls that ask, each approved for longer than once; without a scope, the first one stays open."""
     script = ROOT / f"{name}.jsonl"
     script.write_text("".join(f"{json.dumps(call)}\n" for call in calls) + '{"text": "That was all."}\n')
     told = program("start", "--workspace", str(PROJECT), "--model", f"script:{script}", "--name", name, "--on-ask", "park", "--output",
                    "json", "do it", codes=(3,))  # fmt: skip
     which = str(json.loads(told)["session"])
-    for place in range(len(calls)):
+    for place in range(len(calls) if scope is not None else 0):
         (ask,) = json.loads(program("approvals", "list", "--output", "json"))
-        program("approve", str(ask["id"]), "--for", scope)
+        program("approve", str(ask["id"]), "--for", str(scope))
         program("start", "--resume", which, "--on-ask", "park", "--output", "json", codes=(0 if place == len(calls) - 1 else 3,))
 
 
@@ -81,7 +83,7 @@ def main() -> None:
     for path in (HOME, USER, PROJECT, OUTSIDE):
         path.mkdir(parents=True, mode=0o700)
     (ROOT / "pay.sh").write_text(SERVER)
-    for each in ("notes.txt", "more.txt"):
+    for each in ("notes.txt", "more.txt", "third.txt"):
         (OUTSIDE / each).write_text("noted\n")
     program("servers", "add", "pay", "--read", str(ROOT / "pay.sh"), "--", "sh", str(ROOT / "pay.sh"))
     program("servers", "annotate", "pay", "--write")
@@ -89,6 +91,7 @@ def main() -> None:
     (HOME / "policy" / "mine.cedar").write_text(RULES)
     session("for the session", FOR_SESSION, "session")
     session("for the project", FOR_PROJECT, "project")
+    session("still open", [STILL_OPEN], None)
     place = Path(__file__).parent / f"{name}-home.tar.gz"
     with tarfile.open(place, "w:gz") as archive:
         archive.add(ROOT, ".", filter=_plain)

@@ -10,7 +10,9 @@ import pytest
 from tests.support.repository import DOCS, ROOT, name_of, tracked_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-RUN_LOCK, DEV_LOCK = ((ROOT / name).read_text(encoding="utf-8") for name in ("requirements.lock", "requirements-dev.lock"))
+RUN_LOCK, DEV_LOCK, BUILD_LOCK = (
+    (ROOT / name).read_text(encoding="utf-8") for name in ("requirements.lock", "requirements-dev.lock", "requirements-build.lock")
+)
 
 
 def project_name(requirement: str) -> str:
@@ -45,10 +47,12 @@ def test_the_locks_hold_every_direct_dependency() -> None:
 
 def test_what_runs_is_what_is_tested_and_brings_no_tool_of_development() -> None:
     assert {*pins(RUN_LOCK).values()} <= {*pins(DEV_LOCK).values()}
+    assert {*pins(BUILD_LOCK).values()} <= {*pins(RUN_LOCK).values()}
+    assert {*BUILD} <= {*pins(BUILD_LOCK)}
     assert sorted({*DEV} & {*pins(RUN_LOCK)}) == []
 
 
-@pytest.mark.parametrize("lock", [RUN_LOCK, DEV_LOCK], ids=["run", "dev"])
+@pytest.mark.parametrize("lock", [RUN_LOCK, DEV_LOCK, BUILD_LOCK], ids=["run", "dev", "build"])
 def test_every_locked_version_has_hashes_and_no_address(lock: str) -> None:
     assert "://" not in lock
     assert not re.search(r"^\s*--(?!hash=)", lock, flags=re.MULTILINE)
@@ -61,7 +65,8 @@ def test_every_locked_version_has_hashes_and_no_address(lock: str) -> None:
 def test_the_first_call_says_that_it_installs_and_takes_no_more_than_it_needs(target: str, lock: str, tmp_path: Path) -> None:
     words = ["make", "--dry-run", "--no-print-directory", target, f"VENV={tmp_path / 'none'}"]
     told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert re.findall(r"--no-deps --require-hashes -r (\S+)", told) == [lock]
+    locks = re.findall(r"--no-deps --require-hashes (--no-build-isolation )?-r (\S+)", told)
+    assert locks == [("", "requirements-build.lock"), ("--no-build-isolation ", lock)]
     assert "once; this takes" in told.splitlines()[0]
 
 

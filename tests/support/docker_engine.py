@@ -32,10 +32,10 @@ class DockerEngine:
     def address(self) -> str:
         return f"unix://{self.socket}"
 
-    def docker(self, *arguments: str, stdin: bytes | None = None) -> str:
+    def docker(self, *arguments: str, stdin: bytes | None = None, bound: float = 100) -> str:
         """Return what the client says."""
-        done = self._run(*arguments, stdin=stdin)
-        assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stderr.decode(errors='replace')}"
+        done = self._run(*arguments, stdin=stdin, bound=bound)
+        assert done.returncode == 0, f"docker {' '.join(arguments)}: {(done.stdout[-2000:] + done.stderr).decode(errors='replace')}"
         return done.stdout.decode(errors="replace").strip()
 
     def remove(self, container: str) -> None:
@@ -43,9 +43,9 @@ class DockerEngine:
         done = self._run("rm", "-f", container)
         assert done.returncode == 0 or b"already in progress" in done.stderr or b"No such container" in done.stderr, done.stderr
 
-    def _run(self, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    def _run(self, *arguments: str, stdin: bytes | None = None, bound: float = 100) -> subprocess.CompletedProcess[bytes]:
         command = ("docker", "--host", self.address, *arguments)
-        return subprocess.run(command, input=stdin, capture_output=True, timeout=100, check=False)
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=bound, check=False)
 
 
 @contextmanager
@@ -134,10 +134,10 @@ def _import(engine: DockerEngine, scratch: Path) -> None:
     for name in ("bin", "lib", "lib64"):
         (root / name).symlink_to(f"usr/{name}")
     for program in _PROGRAMS:
-        _copy(root, program)
+        copy_program(root, program)
     for borrowed in (CLAUDE, OPENCODE):
         if borrowed.is_file():
-            _copy_libraries(root, borrowed)
+            copy_libraries(root, borrowed)
     gemini = root / "usr/bin/gemini"
     gemini.write_text('#!/bin/sh\nexec node /usr/local/lib/gemini/bundle/gemini.js "$@"\n')
     gemini.chmod(0o755)
@@ -149,18 +149,20 @@ def _import(engine: DockerEngine, scratch: Path) -> None:
     shutil.rmtree(root)
 
 
-def _copy(root: Path, program: str) -> None:
-    path = shutil.which(program, path="/usr/local/bin:/usr/bin:/bin")
+def copy_program(root: Path, program: str) -> None:
+    """Copy a program of this machine, with the libraries that it needs, into a root file system."""
+    path = shutil.which(program, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
     assert path is not None, f"this machine has no `{program}`, which the test image needs"
     shutil.copy(path, root / "usr/bin" / program)
-    _copy_libraries(root, Path(path))
+    copy_libraries(root, Path(path))
 
 
-def _copy_libraries(root: Path, program: Path) -> None:
-    told = subprocess.run(("ldd", str(program)), capture_output=True, text=True, check=False).stdout
+def copy_libraries(root: Path, *programs: Path) -> None:
+    """Copy the libraries that programs of this machine need into a root file system."""
+    told = subprocess.run(("ldd", *map(str, programs)), capture_output=True, text=True, check=False).stdout
     for word in told.split():
-        if word.startswith("/"):
-            inside = root / (word[1:] if word.startswith("/usr/") else f"usr{word}")
+        if word.startswith("/") and not word.endswith(":"):
+            inside = root / (f"usr{word}" if word.startswith(("/lib/", "/lib64/")) else word[1:])
             if not inside.exists():
                 inside.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(word, inside)

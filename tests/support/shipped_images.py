@@ -20,13 +20,18 @@ async def shipped_image(docker: DockerEngine, agent: str) -> str:
     engine = Engine(docker.address)
     try:
         if not await engine.has_image(ground):
-            docker.docker("build", "--network", "none", "-t", ground, "-", stdin=_context(agent))
+            make_ground(docker, agent, ground)
         images = Images(engine, on=ground)
         lines = [line async for line in images.build(agent, network="none")]
         assert lines
         return images.name_of(agent)
     finally:
         await engine.close()
+
+
+def make_ground(docker: DockerEngine, agent: str, name: str) -> None:
+    """Make the image that an agent's recipe builds on: all that the recipe would fetch is there."""
+    docker.docker("build", "--network", "none", "-t", name, "-", stdin=_context(agent))
 
 
 def _context(agent: str) -> bytes:

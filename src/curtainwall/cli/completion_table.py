@@ -44,7 +44,9 @@ def described() -> dict[str, CommandSpec]:
     overview = {name: command.about for name, command in COMMANDS.items()}
     version: ParameterSpec = {"takes": None, "about": "say which version this is", "many": False}
     home: ParameterSpec = {"takes": "directories", "about": "keep everything there", "many": False}
-    options = {"--home": home, "--version": version, **_HELP}
+    quiet: ParameterSpec = {"takes": None, "about": "leave out hints and progress", "many": False}
+    verbose: ParameterSpec = {"takes": None, "about": "say more about what happens", "many": False}
+    options = {"--home": home, "--quiet": quiet, "--verbose": verbose, "--version": version, **_HELP}
     specs: dict[str, CommandSpec] = {"": {"commands": overview, "options": options, "arguments": []}}
     for name, command in COMMANDS.items():
         module = import_module(f"curtainwall.cli.commands.{command.module}")

@@ -6,6 +6,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 HOME, OUTPUT = "--home", "--output"
+QUIET, VERBOSE = ("-q", "--quiet"), ("-v", "--verbose")
+VERBOSITY = "CURTAINWALL_VERBOSITY"
+"""The variable that carries `quiet` or `verbose` to the command."""
 _JSON = ("json", "stream-json")
 
 
@@ -18,16 +21,20 @@ class GlobalOptions(NamedTuple):
 
     home: str | None = None
     """The home directory, absolute; None if the environment decides."""
+    verbosity: str = ""
+    """`quiet`, `verbose`, or nothing."""
 
     @property
     def environ(self) -> dict[str, str]:
-        """Return the variables that tell these options to us and to the processes that we start."""
-        return {} if self.home is None else {"CURTAINWALL_HOME": self.home}
+        """Return the variables that pass these options on to us and to the processes that we start."""
+        home = {} if self.home is None else {"CURTAINWALL_HOME": self.home}
+        return home | ({VERBOSITY: self.verbosity} if self.verbosity else {})
 
 
 def take_global_options(arguments: Sequence[str]) -> tuple[GlobalOptions, list[str]]:
     """Return the options of the program, and the other words; words after `--` are not looked at."""
     home: str | None = None
+    verbosity = ""
     rest: list[str] = []
     words = iter(arguments)
     for word in words:
@@ -36,9 +43,24 @@ def take_global_options(arguments: Sequence[str]) -> tuple[GlobalOptions, list[s
             rest += [word, *words]
         elif name == HOME:
             home = _home(value if equals else next(words, None))
+        elif word in (*QUIET, *VERBOSE):
+            chosen = "quiet" if word in QUIET else "verbose"
+            if verbosity not in ("", chosen):
+                raise BadGlobalOption("give --quiet or --verbose, not both")
+            verbosity = chosen
         else:
             rest.append(word)
-    return GlobalOptions(home=home), rest
+    return GlobalOptions(home, verbosity), rest
+
+
+def is_quiet() -> bool:
+    """Tell whether only results, warnings and errors are wanted."""
+    return os.environ.get(VERBOSITY) == "quiet"
+
+
+def is_verbose() -> bool:
+    """Tell whether the user wants to see more of what happens."""
+    return os.environ.get(VERBOSITY) == "verbose"
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

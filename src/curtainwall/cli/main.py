@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import NamedTuple, cast
 
 from curtainwall import __version__
-from curtainwall.cli.global_options import BadGlobalOption, take_global_options, wants_json
+from curtainwall.cli.global_options import BadGlobalOption, is_verbose, take_global_options, wants_json
 
 NAME = "curtainwall"
 FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
@@ -63,6 +63,10 @@ def main() -> int:
             return complete(arguments[1:])
         options, arguments = take_global_options(arguments)
         os.environ.update(options.environ)
+        if is_verbose():
+            from curtainwall.cli.verbose import log_more
+
+            log_more()
         code = _run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -90,6 +94,8 @@ def _run(arguments: list[str]) -> int:
     def root(
         version: bool = typer.Option(False, "--version", "-V", help="Show the version and exit."),
         home: str = typer.Option("", "--home", metavar="DIR", help="Keep everything there.", show_default=False),  # noqa: ARG001 - for the help
+        quiet: bool = typer.Option(False, "--quiet", "-q", help="Leave out hints and progress."),  # noqa: ARG001 - for the help
+        verbose: bool = typer.Option(False, "--verbose", "-v", help="Say more about what happens."),  # noqa: ARG001 - for the help
     ) -> None:
         """Take `--version` beside other words, too; the help shows the other options, which were taken before."""
         if version:
@@ -137,7 +143,7 @@ def _wanted_path() -> str:
 _HELP = {"help_option_names": ["-h", "--help"]}
 _ABOUT = """A session runtime for untrusted AI agents: one log, one gate, and a human wherever that human is.
 
-Everything is kept in ~/.curtainwall, or where CURTAINWALL_HOME says, or --home, which wins and may also follow the command.
+Everything is kept in ~/.curtainwall, or where CURTAINWALL_HOME says, or --home, which wins. --home, -q and -v may also follow the command.
 """
 
 
@@ -180,6 +186,10 @@ def _complaint(error: Exception) -> _Complaint:
         return _Complaint("nothing was done")
     if _is_ours(error):
         return _Complaint(str(error), getattr(error, "exit_code", FAILED))
+    if is_verbose():
+        from curtainwall.cli.verbose import log_origin
+
+        log_origin(error)
     if isinstance(error, OSError):
         message = f"{(error.strerror or type(error).__name__).lower()}{f': `{error.filename}`' if error.filename else ''}"
         return _Complaint(message, hint="make room on that disk, nothing that was there is lost" if error.errno == errno.ENOSPC else "")

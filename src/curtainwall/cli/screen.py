@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 
 from curtainwall.channels.plain import display_width
+from curtainwall.cli.global_options import is_quiet
 from curtainwall.cli.streams import json_escape
 from curtainwall.model import CurtainwallError, Effect, Millis
 from curtainwall.session import inert
@@ -64,6 +65,12 @@ def show_json(document: object) -> None:
 def note(text: str) -> None:
     """Print a message that is not part of the result."""
     print(text, file=sys.stderr)
+
+
+def hint(text: str) -> None:
+    """Print progress, a next step, or that there is nothing to show; `-q` leaves it out. A warning is a `note`."""
+    if not is_quiet():
+        note(text)
 
 
 def paint(text: str, colour: str) -> str:

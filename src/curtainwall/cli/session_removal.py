@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curtainwall.channels.plain import counted
-from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, note, show, show_json
+from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, hint, note, show, show_json
 from curtainwall.compose.store import open_store
 from curtainwall.host.home import find_home
 from curtainwall.host.user import local_user, when
@@ -57,10 +57,10 @@ def clean(
 
     before = ago(older_than)
     if not dry_run and (left := asyncio.run(_remove_leftovers())):
-        note(f"removed {left} container{'s' if left > 1 else ''} that a process of ours left behind")
+        hint(f"removed {left} container{'s' if left > 1 else ''} that a process of ours left behind")
     with open_store(find_home()) as store:
         if not dry_run and (left := remove_rest(store, find_home())):
-            note(f"removed the files of {counted(len(left), 'session')} whose deletion had been cut off")
+            hint(f"removed the files of {counted(len(left), 'session')} whose deletion had been cut off")
             _report_aside(left)
         old = store.index.sessions(SessionQuery(before=before, limit=_MANY))
     rows = [row for row in old if not row.pending]
@@ -125,6 +125,6 @@ def _report(removals: "list[Removal]", output: Output, *, only_said: bool = Fals
         for it in kept:
             note(f"kept {it.session}: {inert(it.why_not or '')}")
         if not removals:
-            note("there is nothing to delete")
+            hint("there is nothing to delete")
     if kept and not (only_said or kept_is_fine):
         raise typer.Exit(1)

@@ -31,6 +31,7 @@ from curtainwall.facts import is_beneath
 from curtainwall.host import BubblewrapMissing, confined_worker, confinement_report, find_bubblewrap, find_monty
 from curtainwall.host.extras import ExtraMissing
 from curtainwall.host.home import Home
+from curtainwall.host.home_path import VARIABLE, default_homes
 from curtainwall.model import Broken, CurtainwallError, Index, Marks, SessionId, SessionQuery
 from curtainwall.operations.fork import FICLONE
 
@@ -263,6 +264,11 @@ def _modes(home: Home) -> DoctorFinding:
         return DoctorFinding("home", "fail", f"others can use {', '.join(open_to_others[:4])}", f"chmod -R go= {home.root}")
     if home.root.stat().st_uid != os.geteuid():
         return DoctorFinding("home", "fail", f"{home.root} belongs to somebody else", "set CURTAINWALL_HOME to a directory of your own")
+    if not os.environ.get(VARIABLE):
+        for other in (Path(path).expanduser() for path in default_homes()):
+            if (other / home.database.name).exists() and other.resolve() != home.root:
+                text = f"{home.root} is used, and there is another home in {other}"
+                return DoctorFinding("home", "warn", text, "remove the one that you do not need, or choose with CURTAINWALL_HOME")
     return DoctorFinding("home", "ok", f"{home.root}, for us alone")
 
 

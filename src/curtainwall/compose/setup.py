@@ -1,5 +1,6 @@
 """The setup that every command starts from: home, configuration and rules, read from files and the environment."""
 
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from curtainwall.config.secrets import credentials_in, secret_files, secret_vari
 from curtainwall.config.teams import team_files, team_variables
 from curtainwall.host import Credential
 from curtainwall.host.home import Home, find_home, user_homes
+from curtainwall.host.home_path import stronger_homes
 from curtainwall.model import Digest, Limits, Workspace
 from curtainwall.model.people import parse_place
 from curtainwall.operations.sessions import SessionTerms, workspace_at
@@ -23,6 +25,8 @@ from curtainwall.policy import Policy, Protection, RuleCard, load
 from curtainwall.session import ActiveRules, BreakerLimits, Rules, Whose
 from curtainwall.tools.hooks import HookSettings
 from curtainwall.tools.servers import ServerSpec
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,8 @@ def load_setup(
     protection = protection_for(home, config, extra, environ)
     sources, make = rule_sources(home, extra), partial(load, lists=lists, protection=protection)
     policy, own = make(sources), own_policies(home, config, sources, make)
+    is_there = "read" if home.config.is_file() else "not there, so the defaults hold"
+    _LOG.info("home `%s`; config.toml %s; rule files: %s", home.root, is_there, ", ".join(source.name for source in sources))
     servers = server_specs(config, secret_variables(config), environ)
     credentials, hooks = credentials_in(config, environ), hook_settings(home, config, environ)
     return Setup(home, config, policy, extra, servers, credentials, hooks, own, dict(environ))
@@ -143,5 +149,5 @@ def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = ()
     hooks = hook_file(config, environ)
     ours = (*secret_files(config), *linked_paths(home, environ), *(() if hooks is None else (str(hooks),)), *approver_files(config))
     rules = (str(path.absolute()) for path in (*own_files(config).values(), *policy_files))
-    never = (*config.protected.never, *ours, *rules)
+    never = (*config.protected.never, *ours, *rules, *stronger_homes(environ))
     return protection_of(home, user_homes(environ), never, config.protected.readonly, approver_programs(config))

@@ -345,6 +345,7 @@ class Turns:
                 is_logged = True
                 await asyncio.sleep(_LOOK_AGAIN)
             else:
+                _LOG.info("session `%s`: the turn ended: %s", session_of(actor.stream), end.status.value)
                 return
 
     async def _work(self, agent: Agent, at: TurnAt, actor: Actor) -> TurnResult:

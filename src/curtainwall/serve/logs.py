@@ -20,12 +20,15 @@ class LogFormat(StrEnum):
 class Logbook:
     """The log lines of one process. Nothing that an agent wrote can move the cursor or start a new line."""
 
-    def __init__(self, shape: LogFormat = LogFormat.TEXT, out: TextIO | None = None) -> None:
+    def __init__(self, shape: LogFormat = LogFormat.TEXT, out: TextIO | None = None, *, quiet: bool = False) -> None:
         self._shape = shape
         self._out = out or sys.stderr
+        self._is_quiet = quiet
 
     def say(self, what: str, level: Level = "info", **more: str | float | None) -> None:
-        """Write what happened, with related values under names."""
+        """Write what happened, with related values under names; a quiet log leaves out `info`."""
+        if self._is_quiet and level == "info":
+            return
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if self._shape is LogFormat.JSON:
             line = json.dumps({"at": at, "level": level, "what": what, **more})
@@ -43,17 +46,19 @@ class Logbook:
         self.say(f"{name}: {what}", "warning", service=name)
 
     def take_over(self) -> None:
-        """Send warnings of libraries here as well."""
+        """Send warnings of libraries here as well, and what we log ourselves."""
         logging.basicConfig(handlers=[_Libraries(self)], level=logging.WARNING, force=True)
 
 
 class _Libraries(logging.Handler):
-    """Passes on what libraries log."""
+    """Passes on what libraries log, from warnings on, and whatever our own modules log: how much that is, `-v` says."""
 
     def __init__(self, book: Logbook) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self._book = book
 
     def emit(self, record: logging.LogRecord) -> None:
-        level: Level = "error" if record.levelno >= logging.ERROR else "warning"
+        if record.levelno < logging.WARNING and not record.name.startswith("curtainwall."):
+            return
+        level: Level = "error" if record.levelno >= logging.ERROR else "warning" if record.levelno >= logging.WARNING else "info"
         self._book.say(record.getMessage(), level, library=record.name)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.support.covers import covers
 from tests.support.program import Program
 
 
@@ -25,6 +26,39 @@ def test_home_wins_over_the_environment_and_holds_for_everything_that_is_started
 def test_a_relative_home_is_meant_from_here_and_the_last_one_counts(program: Program) -> None:
     told = program("--home", "first", "config", "path", "--home", "second")
     assert told.stdout == f"{program.workspace / 'second' / 'config.toml'}\n"
+
+
+@covers("cli.quiet")
+@pytest.mark.parametrize("word", ["-q", "--quiet"])
+def test_quiet_leaves_out_hints_and_progress_but_no_result_no_warning_and_no_ask(program: Program, word: str) -> None:
+    done, quiet = (program("start", "--model", "demo", "write 'a' to a.txt", *more) for more in ((), (word,)))
+    assert "wrote a.txt" in done.stderr
+    assert (quiet.stderr, "a.txt" in quiet.stdout) == ("", True)
+    denied = program(word, "start", "--model", "demo", "read ~/.ssh/id_rsa", fails=True)
+    assert "filesystem.read_file" in denied.stderr
+    parked = program("start", "--model", "demo", word, "read /etc/hostname", fails=True)
+    assert parked.returncode == 3
+    assert "curtainwall approve " in parked.stderr
+    assert program("grants", "list").stderr == "no answer stands\n"
+    assert program(word, "grants", "list").stderr == ""
+    failed = program(word, "sessions", "show", "none", fails=True)
+    assert (failed.returncode, failed.stderr[:12]) == (1, "curtainwall:")
+
+
+@covers("cli.verbose")
+@pytest.mark.parametrize("word", ["-v", "--verbose"])
+def test_verbose_names_version_home_and_rules_and_how_a_turn_ended(program: Program, word: str) -> None:
+    plain, verbose = (program("start", "--model", "demo", "write 'a' to a.txt", *more) for more in ((), (word,)))
+    assert "curtainwall.compose.setup" not in plain.stderr
+    assert "curtainwall: version " in verbose.stderr
+    assert f"home `{program.home}`; config.toml not there, so the defaults hold; rule files: default.cedar" in verbose.stderr
+    assert "the turn ended: done" in verbose.stderr
+    assert json.loads(program("sessions", "list", "--output", "json", word).stdout)
+
+
+def test_verbose_and_quiet_together_are_misuse(program: Program) -> None:
+    told = program("-q", "sessions", "list", "-v", fails=True)
+    assert (told.returncode, told.stderr) == (2, "curtainwall: give --quiet or --verbose, not both\n")
 
 
 def test_words_behind_two_dashes_are_not_ours(program: Program) -> None:

@@ -1,6 +1,7 @@
 """The wheel, installed outside the repository with the locked versions and used there by different users."""
 
 import http.cookiejar
+import json
 import os
 import re
 import shutil
@@ -10,16 +11,18 @@ import sys
 import tempfile
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tests.support.docker_engine import DockerEngine
 from tests.support.ports import free_port
 from tests.support.repository import ROOT
 from tests.support.serving import health
+from tests.support.shipped_images import make_ground
 from tests.support.waiting import until
 
 _NOBODY = 65534
@@ -36,10 +39,11 @@ class Installed:
     program: Path
     place: Path
     user: int
+    more: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def environ(self) -> dict[str, str]:
-        return {"PATH": "/usr/bin:/bin", "HOME": str(self.place), "CURTAINWALL_HOME": str(self.place / "home"), "NO_COLOR": "1"}
+        return {**self.more, "PATH": "/usr/bin:/bin", "HOME": str(self.place), "CURTAINWALL_HOME": str(self.place / "home"), "NO_COLOR": "1"}
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
         identity = {"user": self.user, "group": self.user, "extra_groups": []} if os.geteuid() == 0 else {}
@@ -85,7 +89,8 @@ def environment() -> Iterator[Path]:
         (wheel,) = (place / "built").glob("*.whl")
         _uv("venv", "--quiet", "--python", _python(), place / "venv")
         install = ("pip", "install", "--quiet", "--python", place / "venv/bin/python", "--no-deps")
-        _uv(*install, "--require-hashes", "-r", ROOT / "requirements.lock")
+        _uv(*install, "--require-hashes", "-r", ROOT / "requirements-build.lock")
+        _uv(*install, "--require-hashes", "--no-build-isolation", "-r", ROOT / "requirements.lock")
         _uv(*install, wheel)
         yield place / "venv"
 
@@ -109,6 +114,31 @@ def test_an_installed_wheel_does_a_task_explains_its_rules_and_completes(install
     assert explained.startswith("deny: ")
     assert "protected-path" in explained
     assert "complete -F _curtainwall_complete curtainwall cw" in installed("completion", "bash")
+
+
+def test_an_installed_wheel_builds_an_agents_image_on_an_imported_base(
+    environment: Path, tmp_path: Path, docker_engine: DockerEngine, real_part: Callable[[str], str]
+) -> None:
+    real_part("gemini")
+    make_ground(docker_engine, "gemini", "dist-ground:1")
+    (tmp_path / "home").mkdir(mode=0o700)
+    (tmp_path / "home/config.toml").write_text('[agents.gemini]\nimage = "dist-ground:1"\n')
+    program = Installed(environment / "bin/curtainwall", tmp_path, os.geteuid(), {"DOCKER_HOST": docker_engine.address})
+    (built,) = json.loads(program("agents", "build", "gemini", "--network", "none", "--output", "json"))
+    assert (built["agent"], built["new"]) == ("gemini", True), built
+    assert docker_engine.docker("image", "inspect", "-f", "{{.Config.User}}", built["image"])
+
+
+def test_without_a_home_directory_every_command_says_what_to_set(environment: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become a user without an account")
+    for words in (("sessions", "list"), ("doctor",), ("start", "hello"), ("config", "path")):
+        done = subprocess.run(
+            (environment / "bin/curtainwall", *words), cwd="/", env={"PATH": "/usr/bin:/bin"}, text=True, capture_output=True,
+            user=_WITHOUT_ENTRY, group=_WITHOUT_ENTRY, extra_groups=[], timeout=100, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (1, ""), (words, done.stderr)
+        assert "HOME is not set; set CURTAINWALL_HOME to a directory of your own" in done.stderr, words
 
 
 def test_an_installed_wheel_serves_its_pages(installed: Installed) -> None:

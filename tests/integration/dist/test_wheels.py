@@ -32,3 +32,7 @@ def test_every_way_to_build_gives_the_same_complete_wheel(tmp_path: Path) -> Non
         assert contents(wheel) == tracked, way
     with tarfile.open(sdist) as archive:
         assert [member.name for member in archive if member.issym() or member.islnk()] == []
+        unpacked = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    # Everything that is tracked but what only a clone needs; what else lies about in a clone, a key for example, is not there.
+    published = {str(path.relative_to(ROOT)) for path in tracked_files()} - {".editorconfig"}
+    assert {name for name in published if not name.startswith(".ci/")} ^ unpacked == {"PKG-INFO"}

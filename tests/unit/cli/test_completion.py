@@ -50,7 +50,7 @@ def test_the_table_is_what_the_commands_say() -> None:
     [
         ((""), ["words", *COMMANDS]),
         (("se",), ["words", "serve", "sessions", "servers"]),
-        (("--v",), ["words", "--version"]),
+        (("--v",), ["words", "--verbose", "--version"]),
         (("grants", ""), ["words", "list", "revoke"]),
         (("sessions", "re"), ["words", "rename", "replay", "restore"]),
         (("start", "--on-ask", ""), ["words", "wait", "park", "deny"]),

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from curtainwall.compose.doctor import examine
+from curtainwall.compose.setup import load_setup
 from curtainwall.config.secrets import existing_key, house_key
 from curtainwall.host.home import Home, find_home, user_homes
+from curtainwall.host.home_path import home_path
 from curtainwall.model import Broken, SessionId
+from tests.support.covers import covers
 from tests.support.nobody import as_somebody_else
 
 
@@ -22,6 +25,45 @@ def test_home_is_what_the_environment_says_by_its_real_path(tmp_path: Path) -> N
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert find_home({"CURTAINWALL_HOME": str(tmp_path / "link" / "cw")}).root == (tmp_path / "real" / "cw").resolve()
+
+
+@covers("cli.home-follows-xdg")
+def test_a_new_home_is_where_xdg_puts_data_and_one_that_exists_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user, data = tmp_path / "user", tmp_path / "data"
+    (user / ".curtainwall").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(user))
+    assert home_path({"XDG_DATA_HOME": str(data)}) == user / ".curtainwall"
+    (user / ".curtainwall").rmdir()
+    assert home_path({"XDG_DATA_HOME": str(data)}) == data / "curtainwall"
+    assert home_path({"XDG_DATA_HOME": str(data), "CURTAINWALL_HOME": "/elsewhere"}) == Path("/elsewhere")
+    for unset in ("", "relative/data"):
+        assert home_path({"XDG_DATA_HOME": unset}) == user / ".curtainwall"
+    (data / "curtainwall").mkdir(parents=True)
+    (data / "curtainwall/pyvenv.cfg").touch()
+    assert home_path({"XDG_DATA_HOME": str(data)}) == user / ".curtainwall", "the program is installed there"
+
+
+@covers("cli.home-follows-xdg")
+def test_no_agent_can_make_a_home_that_would_win_over_the_one_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user, data = tmp_path / "user", tmp_path / "data"
+    user.mkdir()
+    monkeypatch.setenv("HOME", str(user))
+    environ = {"HOME": str(user), "XDG_DATA_HOME": str(data)}
+    closed = load_setup(environ=environ).policy.protection.never
+    assert {str(user / ".curtainwall"), str(data / "curtainwall")} <= {*closed}
+
+
+def test_the_doctor_names_a_second_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CURTAINWALL_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for place in (tmp_path / ".curtainwall", tmp_path / "data/curtainwall"):
+        Home(place).prepare()
+    used = find_home()
+    assert {it.name: it.status for it in examine(used)}["home"] == "ok", "the other one is empty"
+    (tmp_path / "data/curtainwall/curtainwall.db").touch(mode=0o600)
+    found = {it.name: it for it in examine(used)}["home"]
+    assert (found.status, found.what) == ("warn", f"{used.root} is used, and there is another home in {tmp_path / 'data/curtainwall'}")
 
 
 def test_home_is_private_whatever_the_umask_says(tmp_path: Path) -> None:

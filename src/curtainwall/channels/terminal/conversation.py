@@ -11,6 +11,7 @@ from curtainwall.channels.ports import ChannelPorts
 from curtainwall.channels.slash import Control, SlashResult, SuggestionSource, suggest
 from curtainwall.channels.terminal.asks import request_for_key
 from curtainwall.channels.terminal.exit import hold_interrupts, on_end_signal, parting_words, silence_words
+from curtainwall.channels.terminal.line_screen import LineScreen
 from curtainwall.channels.terminal.prompt import ExitPressed, KeyPressed, PromptScreen, StopPressed, TakeBackPressed, TextSubmitted
 from curtainwall.channels.terminal.renderer import Renderer
 from curtainwall.channels.terminal.settings import ConversationSettings, SilenceTimer
@@ -60,7 +61,7 @@ class TerminalConversation:
         self._control = Control(line, who, settings.log_places)
         self._view = ConversationView(line, who, session)
         source = SuggestionSource(self._view.refresh, lambda: line.desk.find(SessionQuery()))
-        self._prompt = PromptScreen(self._view, SlashCompleter(source), settings)
+        self._prompt = LineScreen(self._view) if settings.is_dumb else PromptScreen(self._view, SlashCompleter(source), settings)
         self._actions: asyncio.Queue[TextSubmitted | KeyPressed | TakeBackPressed] = asyncio.Queue()
         self._stale = asyncio.Event()
         self._is_deleted = False

@@ -368,12 +368,14 @@ class OneShot:
             # It ends with its task, which is reported anyway.
             return
         line = describe_event(event, self._activity, self._typed)
-        if line is not None and self._settings.shape != "stream-json":
+        if line is None or self._settings.shape == "stream-json":
+            return
+        if not self._settings.quiet or line.tone in ("warn", "bad"):
             self._note(line.text)
 
     def _progress_files(self) -> None:
         words = self._activity.change_words()
-        if words and self._settings.shape == "text":
+        if words and self._settings.shape == "text" and not self._settings.quiet:
             self._note(plain_line(f"files: {words}"))
 
     def _report_end(self, end: TaskEnd) -> None:

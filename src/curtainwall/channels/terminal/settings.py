@@ -55,7 +55,7 @@ class ConversationSettings:
     """How a conversation is held; without `input` and `output` it uses the process's terminal.
 
     `history` is a file of earlier input; `mask` is applied to a text before it is stored there. `attend` makes the agent of a session work
-    here; it is called for each session that is opened, possibly twice.
+    here; it is called for each session that is opened, possibly twice. A dumb terminal cannot move its cursor, so nothing is redrawn there.
     """
 
     colour: bool
@@ -63,6 +63,7 @@ class ConversationSettings:
     attend: Attend = _leave_unattended
     history: Path | None = None
     mask: Callable[[str], str] = str
+    is_dumb: bool = False
     owner_watch: OwnerWatch = OwnerWatch()
     input: "Input | None" = None
     output: "Output | None" = None
@@ -72,8 +73,8 @@ class ConversationSettings:
 class OneShotSettings:
     """How one task is reported: its output format, what happens on an ask, and the streams.
 
-    `keys` means that a human sits at the terminal and can be asked there. `attend` makes the agent work here; it is called once everything
-    the agent does will be reported. `input` defaults to the process's terminal.
+    `keys` means that a human sits at the terminal and can be asked there. `quiet` leaves out progress, but no warnings. `attend` makes the
+    agent work here; it is called once everything the agent does will be reported. `input` defaults to the process's terminal.
     """
 
     shape: Shape
@@ -82,6 +83,7 @@ class OneShotSettings:
     err: TextIO
     colour: bool = False
     keys: bool = False
+    quiet: bool = False
     attend: Attend = _leave_unattended
     owner_watch: OwnerWatch = OwnerWatch()
     input: "Input | None" = None

@@ -9,7 +9,7 @@ import typer
 
 from curtainwall.agents.external.container import Engine, ImagePins, devcontainer_image
 from curtainwall.channels.plain import counted
-from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json
+from curtainwall.cli.screen import Output, OutputOption, columns, hint, note, show, show_json
 from curtainwall.compose.external.containers import AgentImages, AgentStatus, adapters_of
 from curtainwall.compose.external.processes import missing_for_local
 from curtainwall.compose.external.providers import accesses, missing_keys
@@ -127,12 +127,12 @@ async def _build(name: str | None, network: str | None, base: str = "", *, pull:
             for ground in dict.fromkeys(images.recipes(agent, base).ground for agent in chosen if not images.is_users(agent)):
                 pinned = await engine.pull(ground)
                 pins.set(ground, pinned)
-                note(f"`{inert(ground)}` is pinned to `{inert(pinned)}`")
+                hint(f"`{inert(ground)}` is pinned to `{inert(pinned)}`")
             images = AgentImages(config, engine, pins.all())
         for agent in chosen:
             is_new = not images.is_users(agent) and await images.lacks(agent, base)
             async for line in images.build(agent, network, base):
-                note(f"{agent}: {inert(line)[:_LONGEST_LINE]}")
+                hint(f"{agent}: {inert(line)[:_LONGEST_LINE]}")
             built.append((agent, images.of(agent, base), is_new))
     finally:
         await engine.close()

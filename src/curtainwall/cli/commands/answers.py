@@ -11,7 +11,7 @@ import typer
 from curtainwall.channels.asks.answerers import Key
 from curtainwall.channels.asks.answers import answer_each
 from curtainwall.cli.asks import IdArgument, SessionOption, answered_with, covers_json, key_of, open_joined, settled_words
-from curtainwall.cli.screen import Output, OutputOption, note, show, show_json
+from curtainwall.cli.screen import Output, OutputOption, hint, note, show, show_json
 from curtainwall.compose.sessions import load_terms, open_sessions
 from curtainwall.compose.store import open_store
 from curtainwall.host.home import Home, find_home
@@ -113,7 +113,7 @@ def _settle(answer: _Answer, output: Output) -> int:
     if not outcome.is_running:
         # A process that only waits holds no lease, so we cannot see whether there is one.
         session_argument = row.session if len(outcome.settled) == 1 else "SESSION"
-        note(f"where the session is not open anywhere, `curtainwall start --resume {session_argument}` goes on")
+        hint(f"where the session is not open anywhere, `curtainwall start --resume {session_argument}` goes on")
     # An ask that somebody else has settled in the meantime counts as settled, unless it is the one that was named.
     return 1 if any(key == key_of(row) or not isinstance(why, AlreadyAnswered) for key, why in outcome.refused.items()) else 0
 

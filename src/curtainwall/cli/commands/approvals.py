@@ -11,7 +11,7 @@ from curtainwall.channels.asks.cards import CardLine, whole_card
 from curtainwall.channels.places import origin_of
 from curtainwall.cli.asks import IdArgument, SessionOption, answered_with, card, card_text, covers_json, key_of, open_joined, settled_words
 from curtainwall.cli.read_only import open_for_reading
-from curtainwall.cli.screen import Output, OutputOption, hanging, note, paint, show, show_json, timestamp
+from curtainwall.cli.screen import Output, OutputOption, hanging, hint, note, paint, show, show_json, timestamp
 from curtainwall.compose.approvals import served_operators
 from curtainwall.compose.store import open_store
 from curtainwall.config.loader import load_config
@@ -92,7 +92,7 @@ def list_approvals(
             show(f"  the same was asked before by {', '.join(others[:_MOST_NAMED])}{more}")
             show(f"  `curtainwall approve {row.approval}` and `deny {row.approval}` answer these {len(answered)}, and with --only this one")
     if not rows:
-        note("nothing waits for an answer" if not everything else "nothing was ever asked")
+        hint("nothing waits for an answer" if not everything else "nothing was ever asked")
 
 
 @app.command("show")

@@ -13,7 +13,7 @@ import typer
 
 from curtainwall.channels.plain import counted
 from curtainwall.cli.read_only import open_for_reading
-from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, json_line, note, show, show_json
+from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, hint, json_line, note, show, show_json
 from curtainwall.compose.store import open_store
 from curtainwall.host.files.tail import has_reader, last_lines, lines_as_they_come
 from curtainwall.host.home import find_home
@@ -329,7 +329,7 @@ def head(output: OutputOption = Output.TEXT) -> None:
     """Print where every stream of the log ends; kept elsewhere, it shows that an older copy was put back."""
     heads: Sequence[Head] = ()
     if _is_new():
-        note(f"there is no log in `{find_home().root}` yet, so it has no heads")
+        hint(f"there is no log in `{find_home().root}` yet, so it has no heads")
     else:
         with _store() as store:
             heads = store.heads()
@@ -361,7 +361,7 @@ def tail(
     for line in text:
         show(json_line(line))
     if lines and not text:
-        note(f"nothing was judged, asked or done in {chosen} yet")
+        hint(f"nothing was judged, asked or done in {chosen} yet")
     if follow:
         sys.stdout.flush()
         for line in lines_as_they_come(path, end, partial(has_reader, sys.stdout)):

@@ -4,7 +4,7 @@ import os
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, note, show, show_json
+from curtainwall.cli.screen import Output, OutputOption, hint, note, show, show_json
 from curtainwall.compose.config_checks import fault_in_config, missing_references
 from curtainwall.config.docs import commented, effective
 from curtainwall.config.loader import load_config
@@ -24,7 +24,7 @@ def show_config(output: OutputOption = Output.TEXT) -> None:
         show_json(config.model_dump(mode="json", by_alias=True))
     else:
         if not home.config.exists():
-            note(f"there is no `{home.config}`; these are the defaults")
+            hint(f"there is no `{home.config}`; these are the defaults")
         show(effective(config).rstrip())
     for problem in missing_references(config):
         note(inert(problem))

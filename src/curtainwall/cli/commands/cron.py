@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curtainwall.channels.cron import STOPPED, FiringRow, JobHistory, JobRow, firing_rows, job_histories, job_rows
+from curtainwall.cli.global_options import is_quiet
 from curtainwall.cli.read_only import open_for_reading
-from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json, timestamp
+from curtainwall.cli.screen import Output, OutputOption, columns, hint, note, show, show_json, timestamp
 from curtainwall.config.loader import load_config
 from curtainwall.host.home import find_home
 from curtainwall.host.user import local_user, when
@@ -54,7 +55,7 @@ def list_jobs(output: OutputOption = Output.TEXT) -> None:
         )
         return
     if not rows:
-        note("there are no jobs; `[cron.NAME]` in the configuration makes one (docs/cron.md)")
+        hint("there are no jobs; `[cron.NAME]` in the configuration makes one (docs/cron.md)")
         return
     lines = [
         (
@@ -109,7 +110,7 @@ def history(
         show_json([_firing(it) for it in firings])
         return
     if not firings:
-        note("nothing has fired yet")
+        hint("nothing has fired yet")
         return
     show(columns(("due", "job", "status", "session", "why"), [(when(it.due), *list(_firing(it).values())[1:]) for it in firings]))
     _report_stopped(firings)
@@ -118,7 +119,7 @@ def history(
 def _report_stopped(rows: Iterable[JobRow | FiringRow]) -> None:
     stopped = ", ".join(dict.fromkeys(str(it.session) for it in rows if it.status == STOPPED))
     if stopped:
-        note(f"no process works on {stopped} now; `curtainwall serve` goes on, and so does `curtainwall start --resume ID`")
+        hint(f"no process works on {stopped} now; `curtainwall serve` goes on, and so does `curtainwall start --resume ID`")
 
 
 def _firing(row: FiringRow) -> dict[str, str]:
@@ -156,6 +157,7 @@ async def _ran(setup: "Setup", job: str, output: Output) -> int:
             err=sys.stderr,
             colour=wants_colour(sys.stdout),
             keys=False,
+            quiet=is_quiet(),
             attend=work.turns.attend,
         )
         return await one_shot(line, session, local_user(), None, settings)

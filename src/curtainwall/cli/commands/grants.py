@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from curtainwall.cli.read_only import open_for_reading
-from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, note, show, show_json, timestamp
+from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, hint, note, show, show_json, timestamp
 from curtainwall.compose.store import open_store
 from curtainwall.host.home import find_home
 from curtainwall.host.user import local_user, when
@@ -35,7 +35,7 @@ def list_grants(
         show_json([_as_json(row) for row in rows])
         return
     if not rows:
-        note("no answer stands")
+        hint("no answer stands")
         return
     until = ("until",) if everything else ()
     lines = [

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, YesOption, columns, confirm, note, require_directory, show, show_json
+from curtainwall.cli.screen import Output, OutputOption, YesOption, columns, confirm, hint, note, require_directory, show, show_json
 from curtainwall.compose.hooks import hook_settings, pins_of
 from curtainwall.config.loader import load_config
 from curtainwall.host.home import find_home
@@ -55,7 +55,7 @@ def list_hooks(
         show_json({**_as_json(configured), "workspaces": [_workspace_json(entry) for entry in workspaces]})
         return
     if not configured.hooks and not workspaces:
-        note("there are no hooks; docs/hooks.md says how to write some")
+        hint("there are no hooks; docs/hooks.md says how to write some")
     if configured.hooks:
         show(_table(configured.hooks))
     for line in configured.notes:

@@ -15,7 +15,7 @@ from typing import Annotated, cast
 import typer
 from pydantic import JsonValue
 
-from curtainwall.cli.screen import note
+from curtainwall.cli.screen import hint
 from curtainwall.compose.ask_files import ask_files_of
 from curtainwall.compose.gate import GatedSessions, open_gate
 from curtainwall.compose.setup import Setup, load_setup
@@ -146,7 +146,7 @@ def pump(path: Path, waiting: Callable[[], int]) -> None:
                 unanswered.received(data)
                 _write_all(data)
             elif not ready and 0 < len(unanswered) <= waiting():
-                note("stdin has ended; what a human is asked stays open (`curtainwall approvals list`), and the answer is kept")
+                hint("stdin has ended; what a human is asked stays open (`curtainwall approvals list`), and the answer is kept")
                 return
     if not has_ended.is_set():
         raise TryLater("the process that serves this session has ended the connection; start again")

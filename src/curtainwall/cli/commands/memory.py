@@ -15,6 +15,7 @@ from curtainwall.cli.screen import (
     YesOption,
     columns,
     confirm,
+    hint,
     note,
     require_directory,
     show,
@@ -62,7 +63,7 @@ def list_notes(
     for words in (words for page in pages for words in page.skipped):
         note(inert(words))
     if not rows and not any(page.skipped for page in pages):
-        note("nothing is remembered yet; docs/memory.md says what agents can note")
+        hint("nothing is remembered yet; docs/memory.md says what agents can note")
 
 
 @app.command("show")
@@ -103,7 +104,7 @@ def forget(
         return
     show("\n".join(f"forgot {name}" for name in ids))
     if not for_good:
-        note(f"`curtainwall memory undo{f' {ids[0]}' if len(ids) == 1 else ''}` puts {'it' if len(ids) == 1 else 'the last one'} back")
+        hint(f"`curtainwall memory undo{f' {ids[0]}' if len(ids) == 1 else ''}` puts {'it' if len(ids) == 1 else 'the last one'} back")
 
 
 @app.command()
@@ -190,7 +191,7 @@ def _list_forgotten(home: Home, output: Output) -> None:
     elif forgotten:
         show(columns(("note", "forgotten", "says"), [(it.name, when(it.at), short(mask(_says(it)), _ROOM)) for it in forgotten]))
     else:
-        note("nothing was forgotten that could be put back")
+        hint("nothing was forgotten that could be put back")
 
 
 def _says(forgotten: ForgottenNote) -> str:

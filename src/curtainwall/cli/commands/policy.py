@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, note, paint, require_directory, show, show_json, verdict_word
+from curtainwall.cli.screen import (
+    Misuse,
+    Output,
+    OutputOption,
+    columns,
+    hint,
+    note,
+    paint,
+    require_directory,
+    show,
+    show_json,
+    verdict_word,
+)
 from curtainwall.compose.masker import judging_masker
 from curtainwall.compose.policy import rule_sources
 from curtainwall.compose.setup import Setup, load_setup
@@ -145,7 +157,7 @@ def check(
 
 def _calls(what: str) -> Iterator[bytes]:
     if sys.stdin.isatty():
-        note(f"{what} read from the terminal; Ctrl-D ends")
+        hint(f"{what} read from the terminal; Ctrl-D ends")
     return read_lines(sys.stdin.buffer)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from curtainwall.cli.global_options import is_quiet
 from curtainwall.compose.setup import Setup, load_setup
 from curtainwall.compose.telemetry import exporting
 from curtainwall.serve.logs import Logbook, LogFormat
@@ -27,7 +28,7 @@ def serve(
     What runs then is parked, and taken up at the next start; a second signal ends the process at once. Configuration and rules are watched:
     a change holds from the next decision on, and one that is not valid is refused as a whole. SIGHUP has them read again.
     """
-    manager, book = NotifySocket(), Logbook(log)
+    manager, book = NotifySocket(), Logbook(log, quiet=is_quiet())
     book.take_over()
     open_many_files()
     return_freed_memory()

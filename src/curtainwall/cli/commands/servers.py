@@ -11,7 +11,7 @@ import typer
 from pydantic import JsonValue
 
 from curtainwall.channels.plain import exact_rows
-from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, room, show, show_json
+from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, hint, note, room, show, show_json
 from curtainwall.compose.masker import judging_masker
 from curtainwall.compose.servers import check_server, needed_paths, open_servers
 from curtainwall.compose.setup import Setup, load_setup
@@ -120,7 +120,7 @@ def list_servers(output: OutputOption = Output.TEXT) -> None:
         show_json(documents)
         return
     if not documents:
-        note("no server is configured; `curtainwall servers add NAME -- COMMAND …` adds one")
+        hint("no server is configured; `curtainwall servers add NAME -- COMMAND …` adds one")
         return
     rows = [
         (it["name"], it["runs"], "all sessions" if it["shared"] else "each session", "yes" if it["running"] else "no", it["ready"],
@@ -180,7 +180,7 @@ def add(
         note(f"the program `{inert(program)}` is not on the path yet; install it, or correct `servers.{name}.command`")
     for path in (path for path in granted if path.startswith("/") and not os.path.exists(path)):
         note(f"`{inert(path)}` does not exist; the server starts once it does")
-    note(f"next: `curtainwall servers test {name}`, then `curtainwall servers annotate {name}`")
+    hint(f"next: `curtainwall servers test {name}`, then `curtainwall servers annotate {name}`")
 
 
 @app.command("remove")
@@ -217,7 +217,7 @@ def try_out(name: KnownArgument, output: OutputOption = Output.TEXT) -> None:
     rows = [(tool, status, _roles(spec, tool), why) for tool, (status, why) in now.items()]
     show(columns(("tool", "standing", "roles", "why"), rows))
     if any(status != ToolStatus.READY.value for status, _ in now.values()):
-        note(f"`curtainwall servers annotate {name}` proposes roles, and shows what has changed")
+        hint(f"`curtainwall servers annotate {name}` proposes roles, and shows what has changed")
 
 
 @app.command("annotate")
@@ -264,9 +264,9 @@ def annotate(
     if write:
         note(f"{len(proposals)} tools got roles in {setup.home.config}; read them there. All {len(offered)} tools of `{name}` are reviewed")
     elif proposals or new or changed:
-        note(f"nothing is written; read this, then `curtainwall servers annotate {name} --write` takes it over")
+        hint(f"nothing is written; read this, then `curtainwall servers annotate {name} --write` takes it over")
     else:
-        note(f"all tools of `{name}` have roles, and none has changed")
+        hint(f"all tools of `{name}` have roles, and none has changed")
 
 
 def _servers(setup: Setup) -> Servers:

@@ -12,7 +12,7 @@ import typer
 from curtainwall.channels.plain import counted
 from curtainwall.cli.commands.session_exec import exec_in
 from curtainwall.cli.read_only import open_for_reading
-from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, hanging, note, show, show_json, timestamp
+from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, hanging, hint, note, show, show_json, timestamp
 from curtainwall.cli.session_removal import ago, clean, delete
 from curtainwall.compose.store import open_store
 from curtainwall.host.home import find_home
@@ -57,12 +57,12 @@ def held(
         show_json([_held_json(it) for it in entries])
     elif entries:
         show(columns(("file", "now", "session", "since"), [(it.file.path, it.file.aside, it.session, when(it.at)) for it in entries]))
-        note(
+        hint(
             f"{counted(len(entries), 'file')} set aside: look at each, an agent may have written it; "
             "`curtainwall sessions restore FILE` puts one back"
         )
     else:
-        note("nothing is set aside")
+        hint("nothing is set aside")
 
 
 def restore(
@@ -126,12 +126,12 @@ def list_sessions(
         lines = [(it.session, it.stands, it.pending or "-", it.agent, it.channel, it.turns, when(it.changed), it.name) for it in rows]
         show(columns(heads, lines))
         if stopped:
-            note(f"no process works on {', '.join(stopped)} now; `curtainwall start --resume ID` goes on")
+            hint(f"no process works on {', '.join(stopped)} now; `curtainwall start --resume ID` goes on")
         if any(it.stands == "failed" for it in rows):
-            note("`curtainwall sessions history ID` says why a turn failed; the session takes the next message all the same")
+            hint("`curtainwall sessions history ID` says why a turn failed; the session takes the next message all the same")
     else:
         everything = SessionQuery(without_agent=OUTSIDE, by_activity=True, limit=limit)
-        note("there are no sessions yet" if query == everything else "there is no such session")
+        hint("there are no sessions yet" if query == everything else "there is no such session")
 
 
 @app.command("show")
@@ -223,7 +223,7 @@ def history(
     elif messages:
         show("\n".join(history_lines(messages, count)))
     else:
-        note("nothing was said yet")
+        hint("nothing was said yet")
 
 
 @app.command()
@@ -286,7 +286,7 @@ def budget(
     show("\n".join(budget_lines(view.budget, view.exhausted)))
     if new_limit is not None and state.turn_waits and not view.exhausted:
         on = "`curtainwall serve`, or the next ask of the team," if row.channel == TEAMS else f"`curtainwall start --resume {row.session}`"
-        note(f"where the session is not open anywhere, {on} goes on")
+        hint(f"where the session is not open anywhere, {on} goes on")
 
 
 def _wanted(kind: str | None, amount: str | None) -> tuple[BudgetKind, float] | None:
@@ -396,7 +396,7 @@ def export(
         raise CommandRefused(f"`{to}` is there already; name a new file") from None
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
-    note(f"{counted(len(entries), 'entry', 'entries')} written to `{to}`")
+    hint(f"{counted(len(entries), 'entry', 'entries')} written to `{to}`")
 
 
 @app.command()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, columns, note, require_directory, show, show_json
+from curtainwall.cli.screen import Output, OutputOption, columns, hint, note, require_directory, show, show_json
 from curtainwall.compose.knowledge import skill_index, trust_text
 from curtainwall.compose.masker import judging_masker
 from curtainwall.host.home import find_home
@@ -31,7 +31,7 @@ def list_skills(workspace: WorkspaceOption = Path(), output: OutputOption = Outp
     if rows:
         show(columns(("skill", "is", "digest", "says of itself"), rows))
     elif not skipped:
-        note(f"there are no skills; your own belong into `{home.skills}`, one folder with a SKILL.md each")
+        hint(f"there are no skills; your own belong into `{home.skills}`, one folder with a SKILL.md each")
     for folder in skipped:
         note(f"`{inert(folder.path)}` is not usable: {inert(folder.why)}")
 

@@ -26,7 +26,8 @@ from curtainwall.channels.terminal import (
     wants_colour,
 )
 from curtainwall.cli.asks import card_text
-from curtainwall.cli.screen import Misuse, confirm, note, require_directory
+from curtainwall.cli.global_options import is_quiet
+from curtainwall.cli.screen import Misuse, confirm, hint, note, require_directory
 from curtainwall.compose.agents import ContainerKind, RunningAgents, all_agents, model_finder, remember_image, run_agents, session_spec
 from curtainwall.compose.ask_files import ask_files_of
 from curtainwall.compose.gate import GatedSessions, open_gate, session_hooks
@@ -75,7 +76,7 @@ class RepoClone:
 
     async def begin(self, url: str) -> int | None:
         """Clone a repository into the workspace; return an exit code if that has to wait for somebody."""
-        note(f"cloning {inert(url)}")
+        hint(f"cloning {inert(url)}")
         request = CallRequest(tool=GIT_CLONE, arguments={"url": url, "path": HERE})
         return await self._settle(await self.wired.gate.request(self.session, request, wait=False))
 
@@ -316,6 +317,7 @@ async def _started(options: _StartOptions, setup: Setup) -> int:
             err=sys.stderr,
             colour=wants_colour(sys.stdout),
             keys=options.is_seen,
+            quiet=is_quiet(),
             attend=work.turns.attend,
             owner_watch=OwnerWatch(partial(holder_of, wired.store)),
             ends=ends,
@@ -347,7 +349,7 @@ async def _require_agent(options: _StartOptions, work: RunningAgents, spec: Sess
         on = f" on `{inert(base)}`" if base else ""
         confirm(f"there is no image for `{agent}`{on} yet, and building it takes a few minutes. Build it now?", yes=False)
         async for line in kind.build(agent, base):
-            note(inert(line))
+            hint(inert(line))
     await kind.require_ready(agent, base)
     if spec.workspace is not None:
         if spec.mode is Mode.PLAN:
@@ -409,6 +411,7 @@ async def _talk(
         attend=work.turns.attend,
         history=home.root / "logs" / "typed",
         mask=work.wired.masker.mask_text,
+        is_dumb=os.environ.get("TERM") == "dumb",
         owner_watch=task_settings.owner_watch,
     )
     return await converse(line, session, by, settings)

@@ -13,7 +13,7 @@ import typer
 from pydantic import JsonValue
 
 from curtainwall.channels.plain import counted
-from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, note, show, show_json, timestamp
+from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, hint, note, show, show_json, timestamp
 from curtainwall.cli.teams_import import import_teams
 from curtainwall.compose.gate import GatedSessions, open_gate
 from curtainwall.compose.setup import Setup, load_setup
@@ -111,7 +111,7 @@ def list_teams(
         show_json({"teams": cards, "conversations": conversations, "totals": _totals(figures)})
         return
     if not teams:
-        note("no team is configured; write `[teams.NAME]` into the configuration, or `curtainwall teams import FILE`")
+        hint("no team is configured; write `[teams.NAME]` into the configuration, or `curtainwall teams import FILE`")
         return
     rows = [(name, it.agent, it.mode.value, it.project, it.description) for name, it in sorted(teams.items())]
     show(columns(("team", "agent", "mode", "project", "about"), rows))
@@ -136,7 +136,7 @@ def list_teams(
         if transcript is not None and transcript.state == "broken":
             note(f"{inert(str(it.pair))}: the agent's conversation is lost ({transcript.why}); the next message begins a new one")
     if is_idle:
-        note(_NOBODY_WORKS)
+        hint(_NOBODY_WORKS)
 
 
 @app.command()
@@ -226,7 +226,7 @@ def history(
         return
     if not entries:
         command = inert(f"curtainwall teams ask {team}{_options(asker, thread)}")
-        note(f"there is no such conversation with `{inert(team)}` yet; `{command} …` begins one")
+        hint(f"there is no such conversation with `{inert(team)}` yet; `{command} …` begins one")
     for each, it in entries:
         show(_exchange(it, when(each.at)))
     if remark:
@@ -351,7 +351,7 @@ def import_(
         show(f"{inert(team.name)}: {inert(str(team.settings['project']))}")
         for text in team.notes:
             note(f"  {inert(text)}")
-    note(f"added to {home.config}; `curtainwall teams list` shows all")
+    hint(f"added to {home.config}; `curtainwall teams list` shows all")
 
 
 def _require_teams(setup: Setup, *teams: str) -> None:
@@ -379,7 +379,7 @@ def _sent(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
     """Report what happened to a message that nobody waits for, and who will work on it if nobody does now."""
     code = _tell(reply, asker, thread, output)
     if code == DONE and not is_served(find_home()):
-        note(_NOBODY_WORKS)
+        hint(_NOBODY_WORKS)
     return code
 
 
@@ -462,7 +462,7 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output, reported: C
             show(reply.partial)
         note(f"{reply.status}: {inert(text)}")
     if reply.status == "waiting":
-        note(f"`curtainwall teams history {reply.team}{_options(asker, thread)}` shows the answer to {reply.handle} when it is there")
+        hint(f"`curtainwall teams history {reply.team}{_options(asker, thread)}` shows the answer to {reply.handle} when it is there")
     return code
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json
+from curtainwall.cli.screen import Output, OutputOption, columns, hint, show, show_json
 from curtainwall.compose.servers import server_specs
 from curtainwall.config.loader import load_config
 from curtainwall.config.secrets import secret_variables
@@ -25,7 +25,7 @@ def list_tools(server: Annotated[str | None, typer.Option(help="of this server a
     elif specs:
         show(columns(("tool", "effect", "does"), [(spec.full_name, spec.effect, spec.description) for spec in specs]))
     else:
-        note(f"there is no tool of a server `{server}`")
+        hint(f"there is no tool of a server `{server}`")
 
 
 @app.command("show")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, note, show, show_json
+from curtainwall.cli.screen import Output, OutputOption, hint, show, show_json
 from curtainwall.config.loader import load_config
 from curtainwall.host.home import find_home
 from curtainwall.model import Broken
@@ -32,7 +32,7 @@ def link(
         show_json({"url": url, "served": True})
     else:
         show(url)
-    note("it works once and for ten minutes, while this `serve` runs")
+    hint("it works once and for ten minutes, while this `serve` runs")
 
 
 @app.command("sign-out")
