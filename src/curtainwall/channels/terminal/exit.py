@@ -109,7 +109,8 @@ def parting_words(view: SessionView) -> Iterator[str]:
         yield f"the session is closed; {resume_words(view.session)} opens it again"
     else:
         state = "a turn is under way" if view.status in ("working", "waiting") else "nothing runs in it"
-        yield f"the session stays open, {state}: {resume_words(view.session)} goes on with it, `curtainwall sessions close` ends it"
+        yield f"the session stays open, and {state}; `curtainwall sessions close {view.session}` ends it"
+        yield f"{resume_words(view.session)} goes on with this session"
 
 
 def open_words(asks: tuple[PendingAsk, ...]) -> Iterator[str]:
