@@ -41,7 +41,7 @@ from curtainwall.runtime.gate.permits import permit_watch
 from curtainwall.teams.archive import Archive
 from curtainwall.teams.conversations import Conversations, KeeperRequests
 from curtainwall.teams.keeper_mail import KeeperMail
-from curtainwall.teams.pair_sessions import MessageHooks, PairSessions, talk_terms, team_cards
+from curtainwall.teams.pair_sessions import MessageHooks, PairPorts, PairSessions, talk_terms, team_cards
 from curtainwall.teams.pairs import Pair
 from curtainwall.teams.talk import OnWait, Talk
 from curtainwall.teams.tools import TeamToolPorts, team_refiners, team_runners
@@ -213,7 +213,7 @@ def _conversations(
     message_hooks = MessageHooks(incoming.pass_hooks, partial(hooks.listens, "UserPromptSubmit"))
     model = partial(_model_of_new_sessions, setup.config, masker)
     archive = Archive(sessions.store.marks, registry.feed)
-    peers = PairSessions(registry, sessions.home, config, setup.policy.protection, model, message_hooks)
+    peers = PairSessions(registry, sessions.home, config, setup.policy.protection, PairPorts(model, message_hooks, archive))
     talk = Talk(peers, registry.feed, registry.clock, talk_terms(setup.config), archive)
     mail = KeeperMail(sessions.store.marks, sessions.store.leases, registry.mint)
     return Conversations(sessions, config, peers, talk, KeeperRequests(mail), archive)

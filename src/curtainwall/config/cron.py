@@ -81,7 +81,7 @@ class JobSection(Section):
         "once", description="what becomes of firings that nobody was there for: none is made up for, only the last, or each (100 at most)"
     )
     approval_targets: tuple[PlaceText, ...] = Field(
-        (), alias="approval-targets", description="where its asks are shown: `web`, `matrix:!room:server`"
+        (), alias="approval-targets", description="where its asks are shown: `web`, `matrix:!room:server`, `matrix:@person:server`"
     )
 
     @property

@@ -150,7 +150,9 @@ class ApprovalsSection(Section):
     unrouted: Literal["park", "deny"] = Field("park", description="what happens to an ask that can be shown nowhere")
     remind: Duration | None = Field(None, description='how often `serve` says again that an ask still waits, as `"1h"`; left out, once')
     targets: tuple[Annotated[str, AfterValidator(_check_place)], ...] = Field(
-        (), description='places where the asks of every new session are shown besides its own: `"web"`, `"matrix:!room:server"`'
+        (),
+        description='where asks of every new session are shown besides its own place: `"web"`, '
+        '`"matrix:!room:server"`, `"matrix:@person:server"`',
     )
     approver: tuple[str, ...] = Field(
         (),

@@ -53,7 +53,9 @@ class TeamSection(Section):
         None, description='the teams that may ask it, `"nobody"` for those without one; left out, everybody whom the rules let'
     )
     approval_target: PlaceName | None = Field(
-        None, alias="approval-target", description='where its asks are shown: `"web"`, `"matrix:!room:example.org"`; left out, nowhere'
+        None,
+        alias="approval-target",
+        description='where its asks are shown: `"web"`, `"matrix:!room:server"`, `"matrix:@person:server"`; left out, nowhere',
     )
     token_env: Annotated[str, matches(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `BACKEND_TOKEN`")] | None = Field(
         None, alias="token-env", description="the variable with the token by which the team is known over HTTP; left out, it is not"

@@ -72,7 +72,7 @@ class HookSection(Section):
     )
     budget: BudgetSection = BudgetSection.model_construct()
     approval_targets: tuple[PlaceText, ...] = Field(
-        (), alias="approval-targets", description="where its asks are shown: `web`, `matrix:!room:server`"
+        (), alias="approval-targets", description="where its asks are shown: `web`, `matrix:!room:server`, `matrix:@person:server`"
     )
 
     @model_validator(mode="after")

@@ -166,6 +166,15 @@ class MessageHooks:
     any_hooks: HasHooks
 
 
+@dataclass(frozen=True, slots=True)
+class PairPorts:
+    """What pairs need besides their sessions: the model of new ones, the user's hooks, and which are put away."""
+
+    default_model: DefaultModel
+    hooks: MessageHooks
+    archive: Archive
+
+
 class PairSessions:
     """Opens, finds and reads the sessions of pairs in this process."""
 
@@ -175,16 +184,15 @@ class PairSessions:
         home: Home,
         config: ActiveConfig,
         protection: Protection,
-        default_model: DefaultModel,
-        hooks: MessageHooks,
+        ports: PairPorts,
     ) -> None:
         self._registry = registry
-        self._archive = Archive(registry.stores.marks, registry.feed)
+        self._archive = ports.archive
         self._home = home
         self._config = config
         self._protection = protection
-        self._default_model = default_model
-        self._hooks = hooks
+        self._default_model = ports.default_model
+        self._hooks = ports.hooks
         self.budgets = SharedBudgets(registry, self.state)
         self._opened: dict[Pair, Place] = {}
         self._opening = asyncio.Lock()

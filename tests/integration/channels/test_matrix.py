@@ -450,6 +450,46 @@ def test_an_answer_in_a_room_is_for_no_identical_ask_that_came_after_the_one_it_
     run(talk())
 
 
+@covers("matrix.a-person-as-target")
+def test_asks_for_a_person_come_in_a_direct_room_that_is_made_once(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    ann_there = synapse.user("ann")
+    targets = f'[approvals]\ntargets = ["matrix:{ann_there}"]\n'
+    configure(home, synapse, model=script(home, writes(home), {"text": "it is written"}), matrix=targets)
+    wall = synapse.user("wall")
+
+    async def ask(here: Served) -> SessionId:
+        wired = here.serving.wired
+        by = Who(name="olga")
+        session = await open_new(wired.sessions, SessionSpec(wired.setup.config.model.name), by)
+        here.serving.work.turns.attend(session)
+        await wired.registry.send(session, SendMessage(by=by, message=MessageId(f"m-{session}"), text="write it"))
+        return session
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            async with served() as here:
+                session = await ask(here)
+                await ann.until(lambda: bool(ann.client.invited_rooms))
+                (room,) = ann.client.invited_rooms
+                await ann.client.join(room)
+                card = await ann.hears(room, wall, "waits for an answer")
+                assert card.encrypted
+                await ann.say(room, f"/approve {card.text.split()[0]}")
+                await ann.until(lambda: f"was approved by {ann.user}" in card.text)
+                await eventually((home.outside / "note.txt").exists)
+                feed = here.serving.wired.registry.feed
+                await eventually(lambda: any(isinstance(it.event, TurnEnded) for it in feed.read(session_stream(session))))
+            (home.outside / "note.txt").unlink()
+            async with served() as here:
+                await ask(here)
+                again = await ann.hears(room, wall, "waits for an answer")
+                await ann.say(room, f"/deny {again.text.split()[0]}")
+                await ann.until(lambda: f"was denied by {ann.user}" in again.text)
+                assert not ann.client.invited_rooms, "the same room serves again"
+
+    run(talk())
+
+
 @covers("matrix.as-it-comes")
 def test_what_comes_slowly_is_shown_as_it_comes_and_what_is_long_goes_on_in_a_thread(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse)

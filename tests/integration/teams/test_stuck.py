@@ -130,6 +130,32 @@ def test_a_team_that_waits_no_longer_is_not_said_to(team_home: TeamHome) -> None
     run(story())
 
 
+@covers("teams.history-tells-the-truth")
+def test_a_message_is_working_only_while_somebody_works_on_it(team_home: TeamHome) -> None:
+    script = team_home.script("backend", json.dumps({"code": "print(await filesystem.read_file(path='/etc/hostname'))"}))
+    team_home.write(backend=script)
+
+    async def status(*, works: bool) -> object:
+        async with open_teams(works=works) as teams:
+            if works:
+                asking = asyncio.create_task(teams.ask("backend", "what is it called?", wait=60))
+                await anext(teams.new_approvals("backend"))
+                waiting = (await teams.history("backend"))[0]["status"]
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+                return waiting
+            (approval,) = teams.approvals("backend")
+            (row,) = wired_of(teams).store.index.approvals(ApprovalQuery())
+            assert (await teams.history("backend"))[0]["status"] == "waiting"
+            await house_of(teams).send(row.session, AnswerApproval(by=ANN, approval=row.approval, granted=True))
+            assert row.approval == approval
+        async with open_teams(works=works) as teams:
+            return (await teams.history("backend"))[0]["status"]
+
+    assert run(status(works=True)) == "waiting"
+    assert run(status(works=False)) == "begun", "nobody goes on with it"
+
+
 ASKS_FOR_A_NAME = json.dumps({"code": "print(await teams.ask(team='data', question='read /etc/hostname', timeout=60000))"})
 
 

@@ -1,11 +1,12 @@
 """The Matrix channel: one session per room, served by one device of one user."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
 from curtainwall.channels.matrix.asks import RoomAsks
+from curtainwall.channels.matrix.direct import DirectRooms
 from curtainwall.channels.matrix.encryption import DeviceKeys
 from curtainwall.channels.matrix.events import EncryptedEvent, Raw, invitations, is_one_word, read_event, room_name, table, text_of
 from curtainwall.channels.matrix.homeserver import (
@@ -61,11 +62,10 @@ class MatrixSettings:
         """Tell whether we serve a room."""
         return room.startswith("!") and is_one_word(room) and (not self.rooms or room in self.rooms)
 
-    @property
-    def sync_filter(self) -> Mapping[str, object]:
-        """The sync filter: only what we need."""
+    def sync_filter(self, direct: Iterable[str]) -> Mapping[str, object]:
+        """Return the sync filter: only what we need, and the direct rooms."""
         nothing: dict[str, object] = {"not_types": ["*"]}
-        rooms: dict[str, object] = {"rooms": sorted(self.rooms)} if self.rooms else {}
+        rooms: dict[str, object] = {"rooms": sorted({*self.rooms, *direct})} if self.rooms else {}
         state = {"types": ["m.room.member", "m.room.encryption", "m.room.name"], "lazy_load_members": True}
         return {
             "presence": nothing,
@@ -139,7 +139,9 @@ class MatrixChannel:
                     rooms = Rooms(ports.router, ports.line, outbox, self._memory, settings.pace, operators, tasks)
                     tasks.create_task(rooms.follow(), name="rooms that lead elsewhere")
                     departed = DepartedRooms(ports.places, self._memory, account.user, self._report)
-                    loop = _SyncLoop(homeserver, keys, outbox, inbox, rooms, departed, self._memory, settings)
+                    direct = DirectRooms(homeserver, ports.places, self._memory, operators, self._report)
+                    tasks.create_task(direct.follow(ports.line.feed), name="direct rooms")
+                    loop = _SyncLoop(homeserver, keys, outbox, inbox, rooms, departed, direct, self._memory, settings)
                     await self._sync_forever(loop)
 
     async def _sync_forever(self, loop: "_SyncLoop") -> None:
@@ -171,9 +173,11 @@ class _SyncLoop:
     inbox: RoomInbox
     rooms: Rooms
     departed: DepartedRooms
+    direct: DirectRooms
     memory: Memory
     settings: MatrixSettings
     is_first: bool = True
+    _made: int = 0
     _handled: list[str] = field(default_factory=list[str])
 
     async def sync_once(self) -> None:
@@ -181,10 +185,11 @@ class _SyncLoop:
 
         INVARIANT: the token is stored after everything that came with it is done. A crash before that brings it again, under the same ids.
         """
-        since = self.memory.get("token")
-        # After a restart the library knows no rooms, so request their full state once.
+        since, made, direct = self.memory.get("token"), self.direct.made, self.direct.people
+        # After a restart the library knows no rooms, and never one that we have made, so request their full state once.
+        is_whole = self.is_first or made != self._made
         sync = await self.homeserver.sync(
-            since, self.settings.sync_filter, wait=0 if self.is_first else self.settings.wait, whole=self.is_first
+            since, self.settings.sync_filter(direct), wait=0 if is_whole else self.settings.wait, whole=is_whole
         )
         token = text_of(sync.get("next_batch"), _LONGEST_TOKEN)
         if token is None:
@@ -193,11 +198,11 @@ class _SyncLoop:
         await self.keys.maintain()
         rooms = table(sync.get("rooms"))
         for room, info in table(rooms.get("join")).items():
-            if self.settings.serves_room(room):
+            if self._serves(room):
                 await self._read_room(room, table(info), since)
         for room, info in table(rooms.get("leave")).items():
             was_in = self.rooms.leave(room)
-            if self.settings.serves_room(room):
+            if self._serves(room):
                 await self.departed.leave(room, table(info), was_in=was_in)
         await self.departed.hide_asks()
         if keys_arrived or self.is_first:
@@ -207,9 +212,14 @@ class _SyncLoop:
         await self.memory.settle()
         await self.memory.set({"token": token, **stale_names(self._handled, self.memory)})
         self._handled.clear()
-        self.is_first = False
+        self.is_first, self._made = False, made
+
+    def _serves(self, room: str) -> bool:
+        return self.settings.serves_room(room) or room in self.direct.people
 
     async def _read_room(self, room: str, info: Raw, since: str | None) -> None:
+        if not await self.direct.is_ready(room):
+            return
         await self.departed.restore(room)
         room_asks = self.rooms.enter(room)
         if (name := room_name(info)) is not None:
@@ -280,7 +290,7 @@ class _SyncLoop:
     async def _try_again(self) -> None:
         """Decrypt stored messages whose key may have arrived."""
         for sealed in tuple(self.memory.sealed()):
-            if self.settings.serves_room(sealed.head.room):
+            if self._serves(sealed.head.room):
                 await self._open(sealed, self.rooms.enter(sealed.head.room), is_new=False)
 
     async def _accept(self, rooms: Raw) -> None:

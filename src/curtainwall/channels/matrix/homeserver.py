@@ -183,6 +183,27 @@ class Homeserver:
         """Join a room that we are invited to or that is public."""
         await self.request("POST", f"/rooms/{quote(room, safe='')}/join", {})
 
+    async def create_direct(self, person: str) -> str:
+        """Make an encrypted room with one person, who is invited, and return its id."""
+        encryption = {"type": "m.room.encryption", "state_key": "", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
+        body = {"preset": "private_chat", "is_direct": True, "name": _NAME, "invite": [person], "initial_state": [encryption]}
+        room = text_of((await self.request("POST", "/createRoom", body)).get("room_id"))
+        if room is None or not room.startswith("!"):
+            raise TryLater("the homeserver's answer makes no sense")
+        return room
+
+    async def invite(self, room: str, person: str) -> None:
+        """Invite somebody into a room."""
+        await self.request("POST", f"/rooms/{quote(room, safe='')}/invite", {"user_id": person})
+
+    async def membership(self, room: str, person: str) -> str:
+        """Return whether somebody is in a room: `join`, `invite`, `leave` or `ban`; "" if we cannot know."""
+        try:
+            path = f"/rooms/{quote(room, safe='')}/state/m.room.member/{quote(person, safe='')}"
+            return text_of((await self.request("GET", path)).get("membership")) or ""
+        except HomeserverRefused:
+            return ""
+
     async def typing(self, room: str, *, seconds: int) -> None:
         """Show a typing notification for this many seconds; 0 ends it."""
         path = f"/rooms/{quote(room, safe='')}/typing/{quote(self.account.user, safe='')}"

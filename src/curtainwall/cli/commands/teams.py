@@ -23,7 +23,7 @@ from curtainwall.config.fields import parse_duration, show_duration
 from curtainwall.host.home import find_home
 from curtainwall.host.user import when
 from curtainwall.library.teams import JsonObject, TeamReply, Teams, approvals_along, is_worked_on, open_approvals, open_teams
-from curtainwall.model import NOBODY, CurtainwallError
+from curtainwall.model import NOBODY, CurtainwallError, SessionId
 from curtainwall.session import inert
 from curtainwall.teams.callers import require_team
 from curtainwall.teams.pairs import Pair, PairFigures, TeamExchange, shortage_text
@@ -80,7 +80,7 @@ def list_teams(
     _require_teams(setup, team, asker)
     teams = {name: section for name, section in setup.config.teams.items() if team in ("", name)}
 
-    async def look() -> tuple[list[PairFigures], dict[str, "ConversationStatus"], dict[str, tuple[str, ...]], bool]:
+    async def look() -> tuple[list[PairFigures], dict[str, "ConversationStatus"], dict[SessionId, tuple[str, ...]], bool]:
         async with open_gate(setup) as wired:
             figures = wired.teams.talk.figures(asker or None)
             # This only speeds up the next listing, so a full or read-only disk must not prevent this one.
@@ -120,8 +120,9 @@ def list_teams(
             note(f"{name}: `{inert(section.project)}` is no directory here; the team can be asked once it is")
     if figures:
         show("")
-        status = {it.session: _status(it, asks[it.session]) for it in figures}
-        conversations = [(it.pair, status[it.session], it.messages, it.open, it.tokens, _lifetime(it), when(it.used)) for it in figures]
+        conversations = [
+            (it.pair, _status(it, asks[it.session]), it.messages, it.open, it.tokens, _lifetime(it), when(it.used)) for it in figures
+        ]
         show(columns(("conversation", "status", "messages", "open", "tokens", "lifetime", "last used"), conversations))
         totals = _totals(figures)
         show("")
