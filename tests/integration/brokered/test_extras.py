@@ -85,7 +85,7 @@ def test_a_forwarded_port_leads_into_the_container_from_loopback_alone(brokered:
         port = free.getsockname()[1]
     project = configured(brokered, f'ports = ["{port}:9090"]')
     served = "socat TCP-LISTEN:9090,bind=127.0.0.1,fork,reuseaddr SYSTEM:'read line; echo got $line'"
-    running = brokered.starting(SHELL, "--workspace", project, f"{served} & touch here; {WAIT}; kill $!")
+    running = brokered.starting(SHELL, "--workspace", project, f"{served} & touch here; {WAIT}; kill $!; echo served")
     until((project / "here").exists, 90)
 
     def answer() -> bytes:

@@ -1,5 +1,6 @@
 """The parts of a container's life that need no engine: who owns it, what its log says, whose its directories are, how images are named."""
 
+import json
 import os
 import re
 import subprocess
@@ -217,11 +218,25 @@ def test_every_recipe_pins_what_it_installs() -> None:
 
 
 @covers("image.downloads-are-verified")
-def test_every_recipe_verifies_what_it_downloads() -> None:
-    for name in Adapters().names:
-        text = (RECIPES / f"{name}.Dockerfile").read_text()
-        assert "ARG DIGEST_x64=sha512-" in text, name
-        assert re.search(r'npm install .*\n    && eval .*\n    && for each in "\$\{digest:-none\}".*\n        grep -qF ', text), name
+@pytest.mark.parametrize("agent", Adapters().names)
+def test_every_recipe_fails_if_a_package_is_not_the_one_that_it_pins(agent: str, tmp_path: Path) -> None:
+    text = (RECIPES / f"{agent}.Dockerfile").read_text()
+    pinned = dict(re.findall(r"^ARG (DIGEST_\w+)=(sha512-\S+)$", text, re.MULTILINE))
+    check = re.search(r"npm install --prefix [^\n]*\n    && (eval .*?\n    done)", text, re.DOTALL)
+    assert check is not None, "the packages are checked right after they were fetched"
+    lock = tmp_path / "lock.json"
+    script = check[1].replace("/fetched/node_modules/.package-lock.json", str(lock))
+
+    def verified(*digests: str, processor: str = "x64") -> bool:
+        lock.write_text(json.dumps({"packages": {str(number): {"integrity": digest} for number, digest in enumerate(digests)}}))
+        environ = {**pinned, "PATH": os.defpath, "PROCESSOR": processor}
+        return subprocess.run(("sh", "-c", script), env=environ, capture_output=True, check=False).returncode == 0
+
+    wanted = [digest for name, digest in pinned.items() if name != "DIGEST_arm64"]
+    assert verified("sha512-other", *wanted)
+    assert not verified(*wanted, processor="riscv64"), "nothing is known about it"
+    for left_out in wanted:
+        assert not verified("sha512-other", *(digest for digest in wanted if digest != left_out))
 
 
 @covers("image.dev")
