@@ -246,8 +246,6 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.compaction_asked = event.instructions
         case HistoryCompacted() | CompactionSkipped():
             state.compaction_asked, state.compacted_at = None, state.totals.messages
-            if isinstance(event, HistoryCompacted):
-                state.context_used, state.context_measured = event.after, False
         case CompactionSet():
             state.compaction, state.compaction_set = event.threshold, True
         case HistoryInherited():

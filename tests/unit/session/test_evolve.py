@@ -100,6 +100,7 @@ def test_how_full_the_context_is_is_known() -> None:
     "event",
     [
         ExtensionNoted(at=NOW, extension="x", data={"a": [1]}),
+        HistoryCompacted(at=NOW, trigger="asked", before=9, after=3, upto=2, summary=Payload(inline="short")),
         SessionDeleted(at=NOW, session=SESSION, name="a", entries=1, head="", by=ANN),
         RouteSet(at=NOW, route=Route(channel="web", reference="ann"), session=SESSION, by=ANN),
     ],
@@ -111,12 +112,6 @@ def test_some_events_only_count(event: AnyEvent) -> None:
     assert after.totals.events == before.totals.events + 1
     after.totals.events -= 1
     assert after == before
-
-
-def test_after_a_summary_the_context_holds_what_is_left() -> None:
-    before = evolve(given(ready()).state, ContextMeasured(at=NOW, used=9, size=10, measured=True))
-    after = evolve(before, HistoryCompacted(at=NOW, trigger="asked", before=9, after=3, upto=2, summary=Payload(inline="short")))
-    assert (after.context_used, after.context_size, after.context_measured) == (3, 10, False)
 
 
 def test_a_route_told_twice_is_one_route() -> None:

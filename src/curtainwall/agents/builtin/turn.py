@@ -239,17 +239,19 @@ class BuiltinTurn:
         content = {"summary": done.summary, "replaced": done.replaced, "items": ITEMS.dump_python(done.items, mode="json")}
         if unsent is not None:
             content["new"] = ITEMS.dump_python(unsent, mode="json")
+        now, after = self.around.clock.now(), estimate_tokens(self.talk.system) + estimate_items(done.items)
         event = HistoryCompacted.model_validate(
             {
-                "at": self.around.clock.now(),
+                "at": now,
                 "trigger": trigger,
                 "before": before,
-                "after": estimate_tokens(self.talk.system) + estimate_items(done.items),
+                "after": after,
                 "upto": self.known.cursor,
                 "summary": (await self.around.journal.keep(content)).model_dump(),
             }
         )
-        await self.record(event)
+        size = self.around.model_of(self.talk.model).context_size
+        await self.record(event, ContextMeasured(at=now, used=after, size=size, measured=False))
 
     async def _pin_instructions(self) -> None:
         """Pin the instruction files of the workspace.
