@@ -31,7 +31,7 @@ from curtainwall.config.fields import (
 from curtainwall.config.matrix import MatrixSection
 from curtainwall.config.serve import NotifySection, ServeSection
 from curtainwall.config.servers import ServerSection
-from curtainwall.config.targets import check_targets
+from curtainwall.config.targets import ServedPlaces
 from curtainwall.config.teams import PeersSection, TeamName, TeamSection, check_team_keys
 from curtainwall.config.web import WebSection
 from curtainwall.config.webhooks import WebhooksSection
@@ -338,8 +338,18 @@ class Config(Section):
             for asker in team.askers or ():
                 if asker not in self.teams and asker != NOBODY:
                     raise ValueError(f"`teams.{name}.askers` names `{asker}`, which is no team here; write a team's name or `{NOBODY}`")
-        check_targets(self)
+        self._check_targets()
         return self
+
+    def _check_targets(self) -> None:
+        served = ServedPlaces(self.web.enabled, self.matrix, {name: section.operators for name, section in self.channels.items()})
+        served.check("approvals.targets", self.approvals.targets)
+        for name, job in self.cron.items():
+            served.check(f"cron.{name}.approval-targets", job.approval_targets)
+        for name, hook in self.webhooks.hooks.items():
+            served.check(f"webhooks.hooks.{name}.approval-targets", hook.approval_targets)
+        for name, team in self.teams.items():
+            served.check(f"teams.{name}.approval-target", (team.approval_target,) if team.approval_target else ())
 
 
 @dataclass(slots=True)

@@ -109,7 +109,8 @@ class CallCompletion:
         permit = self._call.permit
         if permit is None or _size(answer.text) + _size(answer.partial) > _SMALL:
             return None
-        masked = answer.model_copy(update={name: str(self._masked(getattr(answer, name))) for name in ("text", "partial")})
+        partial = str(self._masked(answer.partial)) if answer.partial else ""
+        masked = answer.model_copy(update={"text": str(self._masked(answer.text)), "partial": partial})
         if _size(masked.text) + _size(masked.partial) > 2 * _SMALL:
             return None
         value = _value(self._call.team, masked)
