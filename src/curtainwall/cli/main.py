@@ -30,7 +30,7 @@ COMMANDS = {
     "deny": CommandEntry("answers", "deny an approval", is_group=False),
     "grants": CommandEntry("grants", "list and revoke answers that stand"),
     "sessions": CommandEntry("sessions", "list, show, rename, fork, close, export, delete; raise budgets"),
-    "agents": CommandEntry("agents", "list the agents; build and remove the images of those in containers"),
+    "agents": CommandEntry("agents", "list the agents; build and prune container images"),
     "web": CommandEntry("web", "sign people in to the pages in a browser, and out"),
     "cron": CommandEntry("cron", "list jobs, let one fire now, see what became of them"),
     "teams": CommandEntry("teams", "ask teams, tell them something, see how it goes"),
