@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import Final
 
+from pydantic import Field
+
 from curtainwall.model.approvals import LabelSource
 from curtainwall.model.budgets import Usage
 from curtainwall.model.frozen import Frozen
@@ -28,6 +30,11 @@ ANSWER: Final = "teams.answer"
 
 RECEIVE: Final = "teams.receive"
 """What rules are asked about before a message from a team is taken in."""
+
+
+def _is_empty(text: str) -> bool:
+    """Tell whether an answer has nothing here, as those of 0.1.0, which are written as they were."""
+    return not text
 
 
 class Peer(Frozen):
@@ -58,7 +65,7 @@ class PeerAnswer(Frozen):
     text: str
     fault: str = ""
     """The name of what went wrong, for programs; the text has it in words."""
-    partial: str = ""
+    partial: str = Field(default="", exclude_if=_is_empty)
     """What the team's agent had said before its turn failed or was interrupted."""
     labels: tuple[LabelSource, ...] = ()
     usage: Usage = Usage()

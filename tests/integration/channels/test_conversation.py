@@ -606,16 +606,18 @@ def test_slash_words_are_completed() -> None:
     tell(story)
 
 
-def test_a_message_to_a_closed_session_is_refused_and_not_lost() -> None:
+@covers("session.closed-can-be-reopened")
+def test_a_message_to_a_closed_session_opens_it_again() -> None:
     desk = MemoryDesk()
 
     async def story(seat: Seat) -> None:
         seat.type("precious" + ENTER)
-        await seat.sees("this session is closed")
-        await seat.sees("> precious")
+        await until(lambda: [message.text for message in desk.view(SESSION).queue] == ["precious"])
+        assert desk.view(SESSION).status != "closed"
         seat.type(CTRL_C + CTRL_C)
 
     desk.do(CloseSession(by=ANN, reason="enough"))
+    assert desk.view(SESSION).status == "closed"
     tell(story, desk)
 
 

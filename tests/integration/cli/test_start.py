@@ -11,7 +11,7 @@ from tests.support.program import Program
 from tests.support.waiting import until
 
 HOSTNAME = Path("/etc/hostname")
-KEYS = {"session", "status", "text", "turns", "usage", "pending"}
+KEYS = {"session", "status", "text", "turns", "files", "usage", "pending"}
 
 ONE_WAIT = """
 old = await filesystem.read_file(path="a.txt")

@@ -78,7 +78,7 @@ def test_a_task_does_not_run_without_its_repository_after_a_no_but_asks_for_it_a
     assert "the repository was not cloned when the session began, so that is asked for again" in again.stderr
     program("approve", program.open_approval())
     assert "the shop opens at nine" in program("start", "--resume", session).stdout
-    assert "not cloned" not in program("start", "--resume", session).stderr
+    assert "not cloned" not in program("start", "--resume", session, "read notes.txt").stderr
 
 
 @pytest.mark.usefixtures("tmux")

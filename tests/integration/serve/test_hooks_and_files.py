@@ -131,7 +131,8 @@ def test_a_job_that_is_run_by_hand_beside_the_service_is_answered_once_and_its_h
     until(lambda: program.json("cron", "history")[0]["status"] == "done", 60)
     assert by_hand.code() in (0, 3)
     assert [event.granted for event in served.home.events(session) if isinstance(event, ApprovalAnswered)] == [True]
-    assert served.events() == [(session, "SessionStart")]
+    until(lambda: (session, "SessionEnd") in served.events(), 60)
+    assert served.events() == [(session, "SessionStart"), (session, "SessionEnd")]
     running.interrupt()
     assert running.code() == 0
 

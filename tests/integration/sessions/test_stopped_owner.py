@@ -15,7 +15,7 @@ import pytest
 from curtainwall.channels.cron import Firing, place_of
 from curtainwall.compose.gate import open_gate
 from curtainwall.compose.setup import load_setup
-from curtainwall.library.session import open_session
+from curtainwall.library.context import open_session
 from curtainwall.model import MessageAccepted, OpeningFailed, Route, SessionId, SessionRenamed, Undecided, Who, session_stream
 from curtainwall.operations.open import ChannelPlaces, SessionSpec
 from curtainwall.serve.deliveries import place_of as place_of_delivery

@@ -139,7 +139,7 @@ def test_threads_that_work_at_once_stop_when_together_they_have_used_what_a_team
                     assert not slow.done()
             assert len(upstream.asked) == 2, "nothing more was asked of the model"
             await asyncio.to_thread(curtainwall, "sessions", "budget", session, "tokens", "1m")
-            assert told(await slow)["answer"] == "two"
+            assert told(await slow)["answer"] == "One. \n\ntwo"
 
     with upstream_beside() as upstream:
         team_home.more = f'{LISTED}[models.anthropic]\nurl = "{upstream.url}"\n'

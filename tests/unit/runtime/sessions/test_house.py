@@ -207,7 +207,7 @@ def test_a_session_that_another_house_waits_for_is_let_go_as_soon_as_nothing_goe
             async with two.hold(session) as actor:
                 assert actor.state.queue
             await one.send(session, message("decided there"))
-            assert [event.text for event in events(two, session) if isinstance(event, MessageAccepted)][-1] == "decided there"
+            assert [event.text for event in events(one, session) if isinstance(event, MessageAccepted)][-1] == "decided there"
 
     run(story())
 
