@@ -88,6 +88,7 @@ class Fleet:
         self._owner = owner or ContainerOwner.of_this_process()
         self._house = home
         self._held: dict[SessionId, HeldContainer] = {}
+        self._removals: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Condition()
 
     @asynccontextmanager
@@ -110,17 +111,20 @@ class Fleet:
             await self._tell_waiters()
 
     async def drop(self, session: SessionId) -> None:
-        """Remove a session's container, with everything that runs in it."""
+        """Remove a session's container, with everything that runs in it; a removal that began is completed also if the caller leaves."""
         held = self._held.pop(session, None)
         if held is None:
             return
-        try:
-            await self._remove(held)
-        except BaseException:
-            # It is still ours. Removal is tried again after the idle time, and when we shut down.
-            if self._held.setdefault(session, held) is held and not held.is_busy:
-                self._let_rest(held)
-            raise
+        removal = asyncio.create_task(self._remove(held), name=f"removal of the container of {session}")
+        self._removals.add(removal)
+        removal.add_done_callback(self._removal_ended)
+        await asyncio.shield(removal)
+
+    def _removal_ended(self, removal: asyncio.Task[None]) -> None:
+        self._removals.discard(removal)
+        # Whoever waits gets its exception; where nobody does any more, it counts as retrieved.
+        if not removal.cancelled():
+            removal.exception()
 
     def has(self, session: SessionId) -> bool:
         """Tell whether a session has a container here, busy or idle."""
@@ -157,6 +161,8 @@ class Fleet:
 
     async def close(self) -> None:
         """Remove every container of this process."""
+        # A session that has just ended may be losing its container already, on behalf of someone who does not wait for it any more.
+        await asyncio.gather(*self._removals, return_exceptions=True)
         for session in tuple(self._held):
             with suppress(CurtainwallError):
                 await self.drop(session)
@@ -282,7 +288,13 @@ class Fleet:
 
     async def _remove(self, held: HeldContainer) -> None:
         await _stop(held)
-        await self.engine.remove(held.id)
+        try:
+            await self.engine.remove(held.id)
+        except BaseException:
+            # It is still ours. Removal is tried again after the idle time, and when we shut down.
+            if self._held.setdefault(held.wish.session, held) is held and not held.is_busy:
+                self._let_rest(held)
+            raise
         await held.forwards.close()
         held.lifeline.close()
         await self._tell_waiters()
