@@ -156,6 +156,23 @@ def test_a_session_in_which_nothing_was_said_yet_can_be_talked_to_while_a_proxy_
     assert run(story())["status"] == "done"
 
 
+@covers("session.closed-can-be-reopened")
+def test_a_session_that_ended_with_its_task_is_opened_again_for_its_tools(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "work" / "notes.txt").write_text("the shop opens at nine")
+    work = str(tmp_path / "work")
+    assert curtainwall("start", "--model", "demo", "--workspace", work, "read notes.txt", environ=environ).returncode == 0
+    (row,) = json_of(environ, "sessions", "list")
+    assert row["status"] == "closed"
+
+    async def story() -> None:
+        async with Client(proxy(environ, row["id"])) as mcp:
+            read = await mcp.call_tool("filesystem__read_file", {"path": "notes.txt"})
+            assert not read.is_error
+            assert "nine" in str(read.content)
+
+    run(story())
+
+
 def ends_of(path: Path) -> int:
     """Return how many sockets were made in the place of this one: it itself, and one for each client that its owner knows of."""
     names = (line.split(maxsplit=7)[7:] for line in Path("/proc/net/unix").read_text().splitlines()[1:])

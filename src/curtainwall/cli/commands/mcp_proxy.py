@@ -21,9 +21,11 @@ from curtainwall.compose.gate import GatedSessions, open_gate
 from curtainwall.compose.setup import Setup, load_setup
 from curtainwall.compose.store import open_store
 from curtainwall.host import is_served
+from curtainwall.host.user import local_user
 from curtainwall.host.home import Home, private_directory
 from curtainwall.model import SessionId, TryLater, session_stream
 from curtainwall.operations.lookup import find_session
+from curtainwall.operations.open import complete_opening
 from curtainwall.runtime import Actor
 from curtainwall.runtime.gate.waits import OrphanedAsks
 from curtainwall.session import CallStatus, fold, lift
@@ -59,6 +61,8 @@ def mcp_socket_of(home: Home, session: SessionId) -> Path:
 
 async def _serve(setup: Setup, session: SessionId, path: Path) -> None:
     async with open_gate(setup) as wired, wired.registry.hold(session) as actor, ask_files_of(wired, session):
+        # A session of one task was closed with it; who starts this wants its tools again.
+        await complete_opening(wired.registry, session, local_user())
         orphans = OrphanedAsks(wired.registry)
         await _keep_answers(wired, actor, session, orphans)
         private_directory(path.parent)
