@@ -1,5 +1,6 @@
 """What leaves for collectors and for the metrics page: an agent must not be able to send words of its own along."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from curtainwall.compose.external.meter import TurnMeter
 from curtainwall.egress import CountedUsage, Dialect, ModelCall, ModelCallEnd
 from curtainwall.facts import Masker
 from curtainwall.model import (
+    AgentSpoke,
+    AnyEvent,
     CallRequest,
     Digest,
     Limits,
@@ -20,17 +23,23 @@ from curtainwall.model import (
     ModelRequested,
     OpenSession,
     ReadySession,
+    Recorded,
     SendMessage,
     SessionId,
     StartTurn,
+    StreamId,
     TurnAt,
+    TurnEnded,
     TurnId,
+    TurnStarted,
+    TurnStatus,
     Workspace,
 )
 from curtainwall.runtime import SessionGate, SessionJournal, SessionRegistry, SystemClock
 from curtainwall.store import MemoryStore
 from tests.support.covers import covers
 from tests.support.houses import ANN, FarSide, events, house, tools
+from tests.support.stores import opened
 from tests.support.talking import of, run
 
 TURN = TurnId("turn")
@@ -101,7 +110,8 @@ def test_the_model_that_an_agent_names_in_a_request_is_told_only_if_a_provider_k
                 meter = TurnMeter(at, lambda: actor.state, journal, opened.clock, Masker(b"k" * 32), None)
                 call = ModelCall(1, "openai", Dialect.CHAT, named, "/v1/chat/completions", 100)
                 assert (await meter.begins(call)).allowed
-                await meter.ended(call, CountedUsage(10, 10, stop_reason=f"{READ}, it says"), ModelCallEnd("done" if status == 200 else "refused", status))
+                how = ModelCallEnd("done" if status == 200 else "refused", status)
+                await meter.ended(call, CountedUsage(10, 10, stop_reason=f"{READ}, it says"), how)
             told = watched.told
             assert READ not in told
             name = named if is_told else "_OTHER"
@@ -122,8 +132,9 @@ def test_a_key_that_an_agent_names_as_its_model_is_not_in_the_log(tmp_path: Path
                 at, journal = TurnAt(session=watched.session, turn=TURN), SessionJournal(opened)
                 meter = TurnMeter(at, lambda: actor.state, journal, opened.clock, Masker(b"k" * 32), None)
                 for number, named in enumerate((KEY, f"x {KEY}", "gpt\ud800")):
-                    assert (await meter.begins(ModelCall(number, "openai", Dialect.CHAT, named, "/v1/x", 100))).allowed
-                    await meter.ended(ModelCall(number, "openai", Dialect.CHAT, named, "/v1/x", 100), CountedUsage(), ModelCallEnd("done", 200))
+                    call = ModelCall(number, "openai", Dialect.CHAT, named, "/v1/x", 100)
+                    assert (await meter.begins(call)).allowed
+                    await meter.ended(call, CountedUsage(), ModelCallEnd("done", 200))
             assert "Zq9Zq9" not in str(events(opened, watched.session))
             assert "Zq9Zq9" not in watched.told
 
@@ -146,3 +157,40 @@ def test_the_name_of_a_tool_that_is_none_is_not_told(tmp_path: Path) -> None:
             assert "execute_tool filesystem.write_file" in watched.told
 
     run(story())
+
+
+class Counted:
+    """A log of one session that counts how many entries were read of it."""
+
+    def __init__(self, events: Sequence[AnyEvent]) -> None:
+        self.events = [*events]
+        self.read_of = 0
+
+    def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Recorded]:
+        page = [Recorded(stream, seq, event) for seq, event in enumerate(self.events[after:], after + 1)][:limit]
+        self.read_of += len(page)
+        return page
+
+    def head(self, _: StreamId) -> int:
+        return len(self.events)
+
+
+@covers("telemetry.no-content")
+@pytest.mark.parametrize("began", [2, 1_000_000])
+def test_a_turn_of_very_many_entries_keeps_nobody_waiting_when_the_process_begins_anew(began: int) -> None:
+    stream = StreamId("session:s1")
+    spoken = (AgentSpoke(at=number + 2, turn=TURN, text="x") for number in range(50_000))
+    begun = (opened(SessionId("s1"), agent="nobody", channel="cron"), TurnStarted(at=1, turn=TURN, messages=(MessageId("m"),)))
+    log = Counted([*begun, *spoken])
+    spans = Spans()
+    traces = Traces(log, began, Measures(), spans, lambda *_: True)  # type: ignore[arg-type] - the part of a feed that is used
+    log.events.append(TurnEnded(at=2_000_000, turn=TURN, status=TurnStatus.DONE))
+    traces.read(frozenset((stream,)))
+    assert log.read_of < 15_000
+    assert spans.told == []
+    log.events += [
+        TurnStarted(at=2_000_001, turn=TurnId("next"), messages=(MessageId("m"),)),
+        TurnEnded(at=2_000_002, turn=TurnId("next"), status=TurnStatus.DONE),
+    ]
+    traces.read(frozenset((stream,)))
+    assert len(spans.told) == 1, "what comes from now on is told"

@@ -69,6 +69,8 @@ if TYPE_CHECKING:
 
 _MOST_OPEN = 1_000
 _PAGE = 256
+_FARTHEST = 4_096
+"""How many entries of a session are read to learn what was open in it; more would keep everybody waiting, and an agent can make many."""
 _OTHER = "_OTHER"
 # Names in the requests of external agents, and in the replies of providers, are text from elsewhere.
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,63}")
@@ -176,20 +178,20 @@ class Traces:
             return None
         session = self._sessions[stream] = _Session(id_)
         self._take(session, opening[0].event, reports=False)
-        before = [recorded for recorded in self._recent(stream) if recorded.event.at < self._began]
+        recent = self._recent(stream)
+        before = [recorded for recorded in recent if recorded.event.at < self._began]
         for recorded in before:
             self._take(session, recorded.event, reports=False)
-        first = self._feed.read(stream, 0, 1)[0]
-        self._cursors[stream] = before[-1].seq if before else (0 if first.event.at >= self._began else first.seq)
+        self._cursors[stream] = before[-1].seq if before else recent[0].seq - 1 if recent else opening[0].seq
         return session
 
     def _recent(self, stream: StreamId) -> Sequence[Recorded]:
-        """Return the end of a session's log, back to a turn that began before this process, or to the beginning."""
+        """Return the end of a session's log, back to a turn that began before this process, or to the beginning, but not too far."""
         head, count = self._feed.head(stream), _PAGE
         while True:
             recent = self._feed.read(stream, max(0, head - count))
             is_enough = any(recorded.event.at < self._began and isinstance(recorded.event, TurnStarted) for recorded in recent)
-            if is_enough or count >= head:
+            if is_enough or count >= min(head, _FARTHEST):
                 return recent
             count *= 4
 
@@ -325,7 +327,7 @@ class _Event:
         self._count(COST, usage.dollars, labels)
 
     def _may_name(self, model: str, *, is_answered: bool) -> bool:
-        """Tell whether a model's name may leave: an external agent writes its requests itself, and a provider answers only to real names."""
+        """Tell whether a model's name may leave; an external agent writes its requests itself, but no provider answers to any name."""
         is_ours = self.session.agent in ("", BUILTIN_AGENT) or model == provider_and_model(self.session.model)[1]
         return is_ours or (is_answered and _MODEL_NAME.fullmatch(model) is not None)
 
