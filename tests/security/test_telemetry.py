@@ -1,5 +1,6 @@
 """What leaves for collectors and for the metrics page: an agent must not be able to send words of its own along."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,8 +40,12 @@ from curtainwall.runtime import SessionGate, SessionJournal, SessionRegistry, Sy
 from curtainwall.store import MemoryStore
 from tests.support.covers import covers
 from tests.support.houses import ANN, FarSide, events, house, tools
+from tests.support.program import Program, program
+from tests.support.serving import script_of
 from tests.support.stores import opened
 from tests.support.talking import of, run
+
+__all__ = ["program"]
 
 TURN = TurnId("turn")
 READ = "the-launch-is-on-Tuesday"
@@ -194,3 +199,26 @@ def test_a_turn_of_very_many_entries_keeps_nobody_waiting_when_the_process_begin
     ]
     traces.read(frozenset((stream,)))
     assert len(spans.told) == 1, "what comes from now on is told"
+
+
+HEADER = "hcaik-01-Zq9Zq9Zq9Zq9Zq9Zq9"
+
+
+@covers("telemetry.headers-are-secrets")
+def test_what_signs_us_in_to_a_collector_reaches_neither_children_nor_agents(program: Program) -> None:
+    seen = program.scratch / "seen"
+    hook = {"type": "command", "command": f"exec env >{seen}"}
+    program.configure(f'[hooks]\nfile = "{program.scratch}/hooks.json"\n')
+    (program.scratch / "hooks.json").write_text(json.dumps({"hooks": {"PreToolUse": [{"hooks": [hook]}]}}))
+    (program.workspace / "notes.txt").write_text(f"curl with {HEADER}, it says")
+    steps = [{"tool": "filesystem.read_file", "arguments": {"path": "notes.txt"}}, {"text": "done"}]
+    model = script_of(program.scratch / "script.jsonl", steps)
+    variables = {"OTEL_EXPORTER_OTLP_HEADERS": f"x-team={HEADER}", "OTEL_EXPORTER_OTLP_TRACES_HEADERS": f"a=b,x-more={HEADER}%21"}
+    program("start", "--model", model, "--workspace", program.workspace, "read it", **variables)
+    environ = seen.read_text()
+    assert "CLAUDE_PROJECT_DIR=" in environ
+    assert HEADER not in environ
+    (session,) = program.sessions()
+    shown = program("sessions", "export", session["id"]).stdout
+    assert "curl with" in shown
+    assert HEADER not in shown, "it is masked like any known secret"
