@@ -22,7 +22,7 @@ from curtainwall.model import (
 )
 from curtainwall.operations.open import SessionSpec, open_new
 from tests.support.covers import covers
-from tests.support.hostile_homeserver import ANN, EVE, ROOM, WALL, garbage, hostile, sync
+from tests.support.hostile_homeserver import ANN, DIRECT, EVE, ROOM, WALL, garbage, hostile, sync
 from tests.support.matrix_house import Served, configure, served
 from tests.support.synapse import Synapse, person
 from tests.support.talking import Home, home, run
@@ -223,3 +223,50 @@ def _is_at_rest(here: Served, room: str) -> bool:
 
 def _doing(here: Served, wall: str) -> bool:
     return any(name.startswith("doing ") for name in here.serving.wired.store.marks.all(f"matrix {wall}"))
+
+
+def in_direct_room(token: int, *state: dict[str, object]) -> dict[str, object]:
+    """Return a sync with the room that was made for ann, in which she is."""
+    joined = {"type": "m.room.member", "origin_server_ts": 0, "content": {"membership": "join"}}
+    members = [{**joined, "event_id": f"$d{number}", "sender": it, "state_key": it} for number, it in enumerate((WALL, ANN))]
+    room = {"state": {"events": [*members, *state]}, "timeline": {"events": [], "limited": False, "prev_batch": "p"}}
+    return {"next_batch": f"t{token}", "rooms": {"join": {DIRECT: room}}}
+
+
+ENCRYPTION: dict[str, object] = {
+    "event_id": "$enc",
+    "sender": WALL,
+    "type": "m.room.encryption",
+    "state_key": "",
+    "origin_server_ts": 0,
+    "content": {"algorithm": "m.megolm.v1.aes-sha2"},
+}
+
+
+@covers("matrix.a-person-as-target")
+def test_a_homeserver_that_makes_a_direct_room_without_encryption_is_told_nothing_there(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with hostile() as enemy:
+        configure(home, enemy, model=script(home), matrix=f'[approvals]\ntargets = ["matrix:{ANN}"]')
+        logged: list[str] = []
+
+        def is_known() -> bool:
+            logged.append(capsys.readouterr().err)
+            return bool(enemy.sent) or "was to be encrypted" in "".join(logged)
+
+        async def attack() -> None:
+            async with served() as here:
+                wired, by = here.serving.wired, Who(name="olga")
+                session = await open_new(wired.sessions, SessionSpec(wired.setup.config.model.name), by)
+                here.serving.work.turns.attend(session)
+                await wired.registry.send(session, SendMessage(by=by, message=MessageId("m1"), text="write it"))
+                await eventually(lambda: bool(here.serving.work.desk.view(session).pending))
+                enemy.batches += [in_direct_room(1), in_direct_room(2)]
+                await eventually(is_known)
+                assert enemy.sent == []
+                enemy.batches.append(in_direct_room(3, ENCRYPTION))
+                await eventually(lambda: bool(enemy.sent))
+                assert {it.get("algorithm") for it in enemy.sent} == {"m.megolm.v1.aes-sha2"}
+
+        run(attack())

@@ -12,6 +12,7 @@ from curtainwall.compose.connections import TurnNetworkGate, tunnels_of
 from curtainwall.compose.external.meter import TurnMeter
 from curtainwall.compose.external.processes import TurnGate
 from curtainwall.egress import Authority, Decide, Egress, ProxyConfig, SessionProxy
+from curtainwall.facts import Masker
 from curtainwall.host import Dialler
 from curtainwall.model import (
     AddLabels,
@@ -46,6 +47,7 @@ from tests.support.houses import ANN, FarSide, events, open_session, policy, rea
 FREELY = '@id("free") permit (principal, action == Action::"send-url", resource in Host::"free.example.com");'
 TUNNELS = '@id("tunnels") permit (principal, action == Action::"use-tool", resource == Tool::"egress.connect");'
 NEVER = '@id("never") forbid (principal, action == Action::"send-url", resource in Host::"free.example.com");'
+MASKER = Masker(b"k" * 32)
 SECRET = LabelSource(label=Label("sensitive"), origin="a test")
 HARMLESS = LabelSource(label=Label("harmless"), origin="a test")
 TO_PLAN = ChangeMode(by=ANN, mode=Mode.PLAN)
@@ -398,7 +400,7 @@ def test_a_tunnel_of_a_turn_ends_with_it_although_its_process_goes_on(tmp_path: 
     def way(opened: SessionRegistry, gate: SessionGate, session: SessionId) -> Decide:
         at = TurnAt(session=session, turn=TurnId("t"))
         processes.append(present := TurnGate(gate))
-        meter = TurnMeter(at, SessionState, SessionJournal(opened), opened.clock, None)
+        meter = TurnMeter(at, SessionState, SessionJournal(opened), opened.clock, MASKER, None)
         present.begin(meter, TurnNetworkGate(gate, at, permit_watch(opened)))
         return present.decide
 

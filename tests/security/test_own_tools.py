@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import curtainwall
-from curtainwall import AskAnswer, PendingAsk, TurnStatus
+from curtainwall import AskAnswer, GrantScope, PendingAsk, TurnStatus
 from curtainwall.model import CallDenied, CallPermitted
 from tests.support.covers import covers
 from tests.support.talking import Home, of, place_of, playing, run, runs
@@ -125,3 +125,39 @@ def test_a_link_that_is_turned_elsewhere_after_the_question_is_not_followed(home
 
     run(main())
     assert "it means something else than when it was approved" in model.results[0]
+
+
+def deployment(says: str, ran: list[str]) -> curtainwall.Tool[[str], str]:
+    """Return a tool of the same name whatever it says that it does."""
+
+    @curtainwall.tool(name="deploy", description=says)
+    def deploy(target: str) -> str:
+        ran.append(says)
+        return target
+
+    return deploy
+
+
+@covers("library.own-tools-are-judged-by-their-roles")
+def test_a_lasting_yes_answers_no_other_tool_of_the_same_name(home: Home) -> None:
+    asked: list[str] = []
+    ran: list[str] = []
+    project = home.outside / "project"
+
+    def decide(ask: PendingAsk) -> AskAnswer:
+        asked.append(ask.subject.tool)
+        return AskAnswer(granted=True, scope=GrantScope.PROJECT)
+
+    async def use(says: str) -> None:
+        model = playing(runs('print(await app.deploy(target="x"))'), "over")
+        async with curtainwall.open_session(model=model, tools=(deployment(says, ran),), on_ask=decide, workspace=project) as session:
+            assert (await session.send("go")).status is DONE
+
+    async def main() -> None:
+        project.mkdir()
+        for says in ("Say what would be deployed.", "Say what would be deployed.", "Deploy it, and delete what is there."):
+            await use(says)
+
+    run(main())
+    assert len(ran) == 3
+    assert len(asked) == 2, "the second call is the first one again, the third is something else"

@@ -11,6 +11,8 @@ from typing import Any
 
 WALL, ANN, EVE = "@wall:enemy.test", "@ann:enemy.test", "@eve:enemy.test"
 ROOM = "!room:enemy.test"
+DIRECT = "!direct:enemy.test"
+"""The room that it makes when it is asked for one."""
 _KINDS = (
     "m.room.message",
     "m.room.encrypted",
@@ -154,6 +156,8 @@ def hostile() -> Generator[Enemy]:
         "login": {"user_id": WALL, "device_id": "WALL", "access_token": "t", "home_server": "enemy.test"},
         "upload": {"one_time_key_counts": {"signed_curve25519": 50}},
         "query": {"device_keys": {ANN: {}, EVE: {}, WALL: {}}, "failures": {}},
+        "createRoom": {"room_id": DIRECT},
+        ANN: {"membership": "join"},
         "claim": {"one_time_keys": {}, "failures": {}},
         "joined_members": {"joined": {user: {"display_name": None, "avatar_url": None} for user in (WALL, ANN, EVE)}},
     }

@@ -1,8 +1,10 @@
 """Turns events into spans and measures: turns, model requests, asks and calls, from the log alone.
 
-INVARIANT: nothing that was written or read in a session leaves here, and neither do words about a failure, which may quote it.
+INVARIANT: nothing that was written or read in a session leaves here, and neither do words about a failure, which may quote it. A name
+leaves only if an agent could not have chosen it: anybody on this machine can read the metrics page, and a collector may be anywhere.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, assert_never
@@ -21,6 +23,7 @@ from curtainwall.channels.measures import (
     Measures,
 )
 from curtainwall.model import (
+    BUILTIN_AGENT,
     AnyEvent,
     ApprovalAnswered,
     ApprovalAsked,
@@ -66,7 +69,12 @@ if TYPE_CHECKING:
 
 _MOST_OPEN = 1_000
 _PAGE = 256
-_OTHER_ERROR = "_OTHER"
+_FARTHEST = 4_096
+"""How many entries of a session are read to learn what was open in it; more would keep everybody waiting, and an agent can make many."""
+_OTHER = "_OTHER"
+# Names in the requests of external agents, and in the replies of providers, are text from elsewhere.
+_MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,63}")
+_STOP_REASON = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}")
 
 Value = str | int | float | bool | Sequence[str]
 Attributes = Mapping[str, Value]
@@ -170,20 +178,20 @@ class Traces:
             return None
         session = self._sessions[stream] = _Session(id_)
         self._take(session, opening[0].event, reports=False)
-        before = [recorded for recorded in self._recent(stream) if recorded.event.at < self._began]
+        recent = self._recent(stream)
+        before = [recorded for recorded in recent if recorded.event.at < self._began]
         for recorded in before:
             self._take(session, recorded.event, reports=False)
-        first = self._feed.read(stream, 0, 1)[0]
-        self._cursors[stream] = before[-1].seq if before else (0 if first.event.at >= self._began else first.seq)
+        self._cursors[stream] = before[-1].seq if before else recent[0].seq - 1 if recent else opening[0].seq
         return session
 
     def _recent(self, stream: StreamId) -> Sequence[Recorded]:
-        """Return the end of a session's log, back to a turn that began before this process, or to the beginning."""
+        """Return the end of a session's log, back to a turn that began before this process, or to the beginning, but not too far."""
         head, count = self._feed.head(stream), _PAGE
         while True:
             recent = self._feed.read(stream, max(0, head - count))
             is_enough = any(recorded.event.at < self._began and isinstance(recorded.event, TurnStarted) for recorded in recent)
-            if is_enough or count >= head:
+            if is_enough or count >= min(head, _FARTHEST):
                 return recent
             count *= 4
 
@@ -222,10 +230,11 @@ class _Event:
             case ModelRequested():
                 self._begin_request(event)
             case ModelResponded():
-                more: dict[str, Value] = {"gen_ai.response.finish_reasons": (event.stop_reason,)} if event.stop_reason else {}
+                is_plain = _STOP_REASON.fullmatch(event.stop_reason) is not None
+                more: dict[str, Value] = {"gen_ai.response.finish_reasons": (event.stop_reason,)} if is_plain else {}
                 self._end_request(event.request, event.at, event.usage, "", more)
             case ModelFailed():
-                self._end_request(event.request, event.at, event.usage, _OTHER_ERROR, {})
+                self._end_request(event.request, event.at, event.usage, _OTHER, {})
             case InterruptAsked():
                 pass
             case _:
@@ -281,7 +290,7 @@ class _Event:
         if turn is None:
             return
         turn.attributes["curtainwall.turn.status"] = event.status.value
-        error = (event.fault or _OTHER_ERROR) if event.status is TurnStatus.FAILED else ""
+        error = (event.fault or _OTHER) if event.status is TurnStatus.FAILED else ""
         self._end(turn, event.at, error)
         self._time(TURN_TIME, turn, event.at, {"gen_ai.agent.name": self.session.agent}, error)
 
@@ -298,6 +307,9 @@ class _Event:
         operation = self.session.requests.pop(request, None)
         if operation is None:
             return
+        if not self._may_name(str(operation.attributes["gen_ai.request.model"]), is_answered=not error):
+            operation.name = f"chat {_OTHER}"
+            operation.attributes["gen_ai.request.model"] = _OTHER
         operation.attributes |= {
             "gen_ai.usage.input_tokens": usage.input_tokens,
             "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -314,8 +326,14 @@ class _Event:
                 self._count(TOKENS, count, {**operation_labels, "gen_ai.token.type": kind})
         self._count(COST, usage.dollars, labels)
 
+    def _may_name(self, model: str, *, is_answered: bool) -> bool:
+        """Tell whether a model's name may leave; an external agent writes its requests itself, but no provider answers to any name."""
+        is_ours = self.session.agent in ("", BUILTIN_AGENT) or model == provider_and_model(self.session.model)[1]
+        return is_ours or (is_answered and _MODEL_NAME.fullmatch(model) is not None)
+
     def _begin_call(self, event: CallRequested) -> None:
-        tool = event.subject.tool
+        # What never became a subject may have any name that its agent wrote.
+        tool = event.subject.tool if event.subject.digest else _OTHER
         named: dict[str, Value] = {"gen_ai.tool.name": tool, "gen_ai.tool.type": "function", "gen_ai.tool.call.id": event.call}
         turn = None if event.turn is None else self.session.turns.get(event.turn)
         _keep(

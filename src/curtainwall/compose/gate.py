@@ -169,7 +169,9 @@ def _added_tools(setup: Setup, native: NativeTools, added: "Sequence[Tool[..., o
     from curtainwall.tools import Catalogue, require_distinct
 
     require_distinct(added, {server.name for server in setup.servers})
-    return native.beside(Catalogue(each.spec for each in added), {each.spec.full_name: each.run for each in added})
+    named = {each.spec.full_name: each for each in added}
+    runners, refiners = {name: each.run for name, each in named.items()}, {name: each.bind for name, each in named.items()}
+    return native.beside(Catalogue(each.spec for each in added), runners, refiners)
 
 
 @asynccontextmanager

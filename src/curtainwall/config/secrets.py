@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 from curtainwall.config.agents import KeySection
 from curtainwall.config.fields import SecretSection
@@ -69,6 +70,9 @@ def _covers(name: str, hosts: tuple[str, ...]) -> Callable[[HostFacts], bool]:
     return covers
 
 
+TELEMETRY_KEYS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS")
+"""The variables with the headers for collectors, as `api-key=…,other=…`."""
+
 PROVIDER_KEYS = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY")
 
 
@@ -83,14 +87,21 @@ def model_variables(config: Config) -> tuple[str, ...]:
     """Return the variables that hold keys, which no child of ours may have."""
     ours = (config.notify.token_env,) if config.notify.token_env else ()
     separate = (key.env for key in _separate_keys(config) if key.env)
-    return (*PROVIDER_KEYS, *(section.env for section in config.models.values() if section.env), *separate, *ours)
+    return (*PROVIDER_KEYS, *TELEMETRY_KEYS, *(section.env for section in config.models.values() if section.env), *separate, *ours)
 
 
 def model_secrets(config: Config, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the keys that are in the configuration or the environment, for the masker."""
     configured = {name: section.key for name, section in config.models.items() if section.key}
     from_environment = {variable.lower(): value for variable in model_variables(config) if (value := environ.get(variable, "").strip())}
-    return {**from_environment, **{f"{name}-key": key for name, key in configured.items()}}
+    return {**_telemetry_secrets(environ), **from_environment, **{f"{name}-key": key for name, key in configured.items()}}
+
+
+def _telemetry_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of the headers for collectors, each for itself."""
+    pairs = (pair.partition("=") for variable in TELEMETRY_KEYS for pair in environ.get(variable, "").split(","))
+    values = (unquote(value).strip() for _, _, value in pairs)
+    return {f"otel-header-{number}": value for number, value in enumerate(values, 1) if len(value) >= _SHORTEST_HEADER}
 
 
 def _separate_keys(config: Config) -> tuple[KeySection, ...]:
@@ -121,6 +132,7 @@ def secret_variables(config: Config) -> tuple[str, ...]:
     )
 
 
+_SHORTEST_HEADER: Final = 8
 SHORTEST: Final = 16
 
 

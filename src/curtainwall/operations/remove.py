@@ -31,12 +31,15 @@ class Removal:
 
 
 async def remove_sessions(sessions: Sessions, rows: Sequence[SessionRow], by: Who, *, at_rest: bool = False) -> list[Removal]:
-    """Delete sessions one by one; keep those that are in use or have open approvals, and with `at_rest` those with any open work."""
+    """Delete sessions one by one; keep those that are in use or have open approvals, and with `at_rest` those with any open work.
+
+    INVARIANT: files are deleted in a thread. Agents choose how many there are, and whoever serves must go on meanwhile.
+    """
     deadline = asyncio.get_running_loop().time() + _RELEASE_SECONDS
     files = _Files(sessions.store, sessions.home)
     removals = [await _remove(sessions, row, by, deadline, files, at_rest=at_rest) for row in rows]
     if any(removal.why_not is None for removal in removals) and isinstance(sessions.store, SqliteStore):
-        sessions.store.collect_blobs()
+        await asyncio.to_thread(sessions.store.collect_blobs)
     return removals
 
 
@@ -49,7 +52,7 @@ async def _remove(sessions: Sessions, row: SessionRow, by: Who, deadline: float,
             if isinstance(refusal, CommandRefused) or asyncio.get_running_loop().time() > deadline:
                 return Removal(row.session, str(refusal), row.name)
             await asyncio.sleep(0.1)
-    _, aside = files.remove(row.session)
+    _, aside = await asyncio.to_thread(files.remove, row.session)
     return Removal(row.session, None, row.name, aside)
 
 

@@ -239,6 +239,9 @@ class Keeper:
                         reply, is_refused = await self._serve(KeeperRequest(request.what, request.session, result)), False
                     except CurtainwallError as fault:
                         reply, is_refused = str(fault), True
+                    except Exception as fault:  # noqa: BLE001 - one request must not be the last that is served
+                        _LOG.exception("a request to the keeper failed")
+                        reply, is_refused = f"a fault of ours: {type(fault).__name__}: {fault}", True
                     with suppress(CurtainwallError):
                         await mail.answer(request, reply, is_refused=is_refused)
 

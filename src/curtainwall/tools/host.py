@@ -61,6 +61,17 @@ def _step(place: int, step: dict[str, JsonValue], prepare: PrepareCall) -> Subje
         raise BadCall(bad.rule, f"step {place} of the plan: {bad}") from bad
 
 
+def _chained(*refiners: Refiner | None) -> Refiner:
+    """Return a refiner that does what all of these do, in order."""
+
+    def refine(prepared: Prepared, place: Place) -> Prepared:
+        for each in refiners:
+            prepared = prepared if each is None else each(prepared, place)
+        return prepared
+
+    return refine
+
+
 INSIDE: Final = "/workspace"
 """The path of the workspace inside an agent's container, as the agent names it in calls."""
 
@@ -94,9 +105,10 @@ class NativeTools:
         self._refiners = dict(refiners or {})
         self._of_others = server_refiner
 
-    def beside(self, catalogue: Catalogue, runners: Mapping[str, Runner]) -> "NativeTools":
-        """Return a server's tools with the same settings; `of_others` refines each of their calls."""
-        refiners = {} if self._of_others is None else {spec.full_name: self._of_others for spec in catalogue.listing()}
+    def beside(self, catalogue: Catalogue, runners: Mapping[str, Runner], refiners: Mapping[str, Refiner] | None = None) -> "NativeTools":
+        """Return a server's tools with the same settings; `of_others` refines each of their calls, then `refiners` do."""
+        names = (spec.full_name for spec in catalogue.listing())
+        refiners = {name: _chained(self._of_others, (refiners or {}).get(name)) for name in names}
         return NativeTools(
             catalogue,
             home=self._home,

@@ -1,9 +1,11 @@
 """Tools that an embedding program adds: Python functions with declared effects and roles, which run only through the gate."""
 
+import hashlib
 import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from keyword import iskeyword
 from pathlib import PurePath
@@ -18,6 +20,7 @@ from curtainwall.model import (
     Broken,
     CallPermitted,
     CurtainwallError,
+    Digest,
     Meaning,
     Place,
     Prepared,
@@ -25,6 +28,7 @@ from curtainwall.model import (
     ToolEffect,
     ToolResult,
     ToolSpec,
+    canonical_json,
     explain_invalid,
 )
 from curtainwall.tools.catalogue import Catalogue
@@ -65,6 +69,12 @@ class Tool(Generic[P, R_co]):
 
     def __repr__(self) -> str:
         return f"Tool({self.spec.full_name!r}, effect={self.spec.effect.value!r})"
+
+    def bind(self, prepared: Prepared, _place: Place) -> Prepared:
+        """Return a call that is bound to this declaration: a yes to it answers no tool of the same name that is declared otherwise."""
+        said = canonical_json([prepared.subject.digest, self.spec.model_dump(mode="json")])
+        digest = Digest(hashlib.sha256(said).hexdigest())
+        return replace(prepared, subject=prepared.subject.model_copy(update={"digest": digest}))
 
     async def run(self, prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
         """Run a permitted call with its canonical arguments; whatever the function raises is the result of a failed call."""

@@ -29,6 +29,7 @@ from curtainwall.egress import (
     ProxyConfig,
     SessionProxy,
 )
+from curtainwall.facts import Masker
 from curtainwall.model import (
     BudgetKind,
     MessageId,
@@ -50,6 +51,7 @@ from tests.support.houses import ANN, events, house, open_session, run, until
 from tests.support.talking import of
 
 TURN = TurnId("turn")
+MASKER = Masker(b"k" * 32)
 AT_ONCE = 16
 EACH = 16
 POINTS = ("sent", "head", "first", "last", "end")
@@ -157,7 +159,7 @@ async def turn(tmp_path: Path) -> AsyncGenerator[tuple[Actor, TurnMeter, Any]]:
             await actor.submit(StartTurn(by=ANN, turn=TURN))
             for kind in BudgetKind:
                 await actor.submit(RaiseBudget(by=ANN, kind=kind, limit=10**9))
-            meter = TurnMeter(TurnAt(session=name, turn=TURN), lambda: actor.state, SessionJournal(opened), opened.clock, None)
+            meter = TurnMeter(TurnAt(session=name, turn=TURN), lambda: actor.state, SessionJournal(opened), opened.clock, MASKER, None)
             yield actor, meter, lambda: events(opened, name)
 
 

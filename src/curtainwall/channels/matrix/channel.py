@@ -139,7 +139,7 @@ class MatrixChannel:
                     rooms = Rooms(ports.router, ports.line, outbox, self._memory, settings.pace, operators, tasks)
                     tasks.create_task(rooms.follow(), name="rooms that lead elsewhere")
                     departed = DepartedRooms(ports.places, self._memory, account.user, self._report)
-                    direct = DirectRooms(homeserver, ports.places, self._memory, operators, self._report)
+                    direct = DirectRooms(homeserver, keys, ports.places, self._memory, operators, self._report)
                     tasks.create_task(direct.follow(ports.line.feed), name="direct rooms")
                     loop = _SyncLoop(homeserver, keys, outbox, inbox, rooms, departed, direct, self._memory, settings)
                     await self._sync_forever(loop)

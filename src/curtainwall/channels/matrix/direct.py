@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from curtainwall.channels.matrix.encryption import DeviceKeys
 from curtainwall.channels.matrix.homeserver import Homeserver, HomeserverRefused
 from curtainwall.channels.matrix.memory import Memory
 from curtainwall.channels.matrix.replies import retry
@@ -19,6 +20,7 @@ class DirectRooms:
     """The direct rooms of the operators. Nobody else has one, because nobody else could answer."""
 
     homeserver: Homeserver
+    keys: DeviceKeys
     places: AskPlaces
     memory: Memory
     operators: Sequence[str]
@@ -28,6 +30,8 @@ class DirectRooms:
     _ready: set[str] = field(default_factory=set[str])
     _shown: set[tuple[str, SessionId]] = field(default_factory=set[tuple[str, SessionId]])
     _refused: set[str] = field(default_factory=set[str])
+    _open: set[str] = field(default_factory=set[str])
+    """Rooms that were to be encrypted and are not, which was reported."""
 
     @property
     def people(self) -> Mapping[str, str]:
@@ -36,12 +40,24 @@ class DirectRooms:
         return {room: person for room, person in rooms.items() if person in self.operators}
 
     async def is_ready(self, room: str) -> bool:
-        """Tell whether asks can be shown in a room: in a direct one, its person must have joined, or could not decrypt them."""
+        """Tell whether asks can be shown in a room: in a direct one, its person must have joined, or could not decrypt them.
+
+        INVARIANT: nothing is said in a direct room that is not encrypted. We asked for encryption; the homeserver may have left it out.
+        """
         person = None if room in self._ready else self.people.get(room)
-        if person is not None and await self.homeserver.membership(room, person) != "join":
-            return False
+        if person is not None:
+            if await self.homeserver.membership(room, person) != "join":
+                return False
+            if not self.keys.is_encrypted(room):
+                self._report_open(room, person)
+                return False
         self._ready.add(room)
         return True
+
+    def _report_open(self, room: str, person: str) -> None:
+        if room not in self._open:
+            self._open.add(room)
+            self.report(f"`{room}` for {person} was to be encrypted and is not, so nothing is shown there", is_trouble=True)
 
     async def follow(self, feed: Feed) -> None:
         """Show the asks of sessions in the direct rooms of the people whom they are for, until cancelled."""

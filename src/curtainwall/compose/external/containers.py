@@ -142,7 +142,7 @@ class ContainerAccess:
         async with AsyncExitStack() as stack:
             actor = await stack.enter_async_context(registry.hold(at.session))
             await self._label(actor)
-            meter = TurnMeter(at, lambda: actor.state, self.journal, registry.clock, self.price)
+            meter = TurnMeter(at, lambda: actor.state, self.journal, registry.clock, self.wired.masker, self.price)
             container_gate = ContainerGate(gate, actor.state.workspace.path, INSIDE)
             server = McpServer(at.session, container_gate, registry.feed, self.wired.tools.listing, registry.clock, turn=at.turn)
             await stack.enter_async_context(server.open(run / TOOLS_SOCKET, owner=user))

@@ -9,6 +9,7 @@ from typing import Final
 from curtainwall.agents.builtin.models import Price, Tokens, dollars_of
 from curtainwall.agents.external.process import BETWEEN_TURNS
 from curtainwall.egress import CountedUsage, HostDecision, ModelCall, ModelCallEnd
+from curtainwall.facts import Masker, masked_excerpt
 from curtainwall.model import (
     Basis,
     BudgetKind,
@@ -28,6 +29,7 @@ from curtainwall.session import SessionState
 # The rate is taken from a call of this size: the price per token may rise for very large calls.
 _USUAL: Final = 10_000
 _SETTLED_WITHIN: Final = 5.0
+_LONGEST_NAME: Final = 100
 # Providers that have another name in the price list.
 _IN_THE_LIST: Final[Mapping[str, str]] = {"gemini": "google"}
 
@@ -60,12 +62,15 @@ class _OpenCall:
 class TurnMeter:
     """Counts usage for one turn: the session's state, as in the log, plus the calls that are still being answered."""
 
-    def __init__(self, at: TurnAt, state: Callable[[], SessionState], journal: Journal, clock: Clock, price: Price | None) -> None:
+    def __init__(
+        self, at: TurnAt, state: Callable[[], SessionState], journal: Journal, clock: Clock, masker: Masker, price: Price | None
+    ) -> None:
         self._at = at
         self._turn = None if at.turn == BETWEEN_TURNS else at.turn
         self._state = state
         self._journal = journal
         self._clock = clock
+        self._masker = masker
         self._price = price
         self._flowing: dict[int, _OpenCall] = {}
         self._rates: dict[tuple[str, str], _Rates] = {}
@@ -81,7 +86,9 @@ class TurnMeter:
             return HostDecision(allowed=False, reason=why)
         rates = await self._rates_of(call)
         request = ordered_id(self._clock.now(), self._clock.entropy(5))
-        model = f"{call.provider}:{call.model}" if call.model else call.provider
+        # The agent wrote this name: it may be any text.
+        named = masked_excerpt(self._masker, call.model.encode("utf-8", "replace").decode(), _LONGEST_NAME)
+        model = f"{call.provider}:{named}" if named else call.provider
         event = ModelRequested(at=self._clock.now(), turn=self._at.turn, request=request, base=None, added=Payload(), model=model)
         self._flowing[call.number] = _OpenCall(request, rates, CountedUsage())
         self._quiet.clear()

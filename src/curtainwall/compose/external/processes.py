@@ -156,7 +156,7 @@ class ProcessAccess:
         @asynccontextmanager
         async def turn(at: TurnAt) -> AsyncGenerator[None]:
             async with registry.hold(session) as actor:
-                meter = TurnMeter(at, lambda: actor.state, self.journal, registry.clock, self.price)
+                meter = TurnMeter(at, lambda: actor.state, self.journal, registry.clock, self.wired.masker, self.price)
                 turn_gate.begin(meter, TurnNetworkGate(self.wired.gate, at, permit_watch(registry)))
                 server.turn = None if at.turn == BETWEEN_TURNS else at.turn
                 try:

@@ -1,7 +1,7 @@
 """The store on disk: one SQLite database and the files beside it, behind the ports of the model."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -114,6 +114,7 @@ class SqliteStore:
         self._home = home
         self._key = read_audit_key(home.audit_key)
         self._decode = decode
+        self._busy_millis = busy_millis
         self._reader = Reader(home.database, busy_millis)
         self._trail_reader = Reader(home.database, busy_millis)
         self._watchers = Watchers(home.watch, self._look)
@@ -238,7 +239,9 @@ class SqliteStore:
     def collect_blobs(self) -> int:
         """Delete blobs older than a day that neither the log nor the inbox names, and return how many were deleted."""
         query = "SELECT payload FROM entry UNION ALL SELECT payload FROM inbox WHERE decided IS NULL"
-        return self._reader.run(lambda db: self.blobs.collect(row[0] for row in db.execute(query)))
+        # It reads the whole log, and nobody else may have to wait for that.
+        with closing(Reader(self._home.database, self._busy_millis)) as reader:
+            return reader.run(lambda db: self.blobs.collect(row[0] for row in db.execute(query)))
 
     def _look(self) -> None:
         self._writer.look()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from curtainwall.compose.external.meter import TurnMeter
 from curtainwall.egress import CountedUsage, Dialect, ModelCall, ModelCallEnd
+from curtainwall.facts import Masker
 from curtainwall.model import (
     Basis,
     BudgetExhausted,
@@ -26,6 +27,7 @@ from tests.support.talking import of, run
 
 TURN = TurnId("turn")
 CHEAP = "claude-haiku-4-5"
+MASKER = Masker(b"k" * 32)
 
 
 def model_call(number: int, model: str = "claude-sonnet-4-5") -> ModelCall:
@@ -44,7 +46,9 @@ def test_replies_that_flow_together_stop_at_the_limit_and_a_raise_lets_them_go_o
             session = await open_session(opened, tmp_path)
             async with opened.hold(session) as actor:
                 await begun(actor)
-                meter = TurnMeter(TurnAt(session=session, turn=TURN), lambda: actor.state, SessionJournal(opened), opened.clock, None)
+                meter = TurnMeter(
+                    TurnAt(session=session, turn=TURN), lambda: actor.state, SessionJournal(opened), opened.clock, MASKER, None
+                )
                 one, two = model_call(1, CHEAP), model_call(2, CHEAP)
                 assert (await meter.begins(one)).allowed
                 assert (await meter.begins(two)).allowed
@@ -78,7 +82,9 @@ def test_dollars_are_counted_while_a_reply_flows_and_nothing_begins_after_the_tu
             session = await open_session(opened, tmp_path)
             async with opened.hold(session) as actor:
                 await begun(actor)
-                meter = TurnMeter(TurnAt(session=session, turn=TURN), lambda: actor.state, SessionJournal(opened), opened.clock, None)
+                meter = TurnMeter(
+                    TurnAt(session=session, turn=TURN), lambda: actor.state, SessionJournal(opened), opened.clock, MASKER, None
+                )
                 dear, unknown = model_call(1), model_call(2, "nobody-knows-its-price")
                 assert (await meter.begins(dear)).allowed
                 assert meter.counts(dear, CountedUsage(0, 400_000)) == "the budget of 5 dollars is used up; a person can raise it"
@@ -90,7 +96,7 @@ def test_dollars_are_counted_while_a_reply_flows_and_nothing_begins_after_the_tu
                 assert failed.failure == "the provider answered with status 529"
                 assert (kept.stop_reason, kept.usage.dollars_basis) == ("stop", Basis.UNKNOWN), "a client may leave once it has it all"
                 late = TurnMeter(
-                    TurnAt(session=session, turn=TurnId("over")), lambda: actor.state, SessionJournal(opened), opened.clock, None
+                    TurnAt(session=session, turn=TurnId("over")), lambda: actor.state, SessionJournal(opened), opened.clock, MASKER, None
                 )
                 assert (await late.begins(dear)).reason == "the turn is over"
 

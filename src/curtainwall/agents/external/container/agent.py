@@ -207,7 +207,8 @@ class ContainerAgent:
         """Return the container that a session needs, after preparing its directories; remember an image that the project chose."""
         around, workspace = self._around, past.workspace
         assert workspace is not None
-        image = around.image_of(agent, workspace, past.image)
+        # It may read a file of the project.
+        image = await asyncio.to_thread(around.image_of, agent, workspace, past.image)
         if image.base and image.base != past.image:
             data: dict[str, JsonValue] = {"image": image.base}
             await telling.record(ExtensionNoted(at=around.clock.now(), extension=EXTENSION, data=data))

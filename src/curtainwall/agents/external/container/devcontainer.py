@@ -17,8 +17,10 @@ from curtainwall.facts import quoted
 _PLACES: Final = ((".devcontainer", "devcontainer.json"), (".devcontainer.json",))
 _LONGEST: Final = 256 * 1024
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-# Comments and trailing commas, but not inside a string.
-_NOT_JSON: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL)
+# INVARIANT: whatever the text, this takes time in proportion to its length: no character is looked at again and again. So a string or a
+# comment without an end reaches to the end of the text, and comments are gone before anything looks for what follows a comma.
+_COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*+"?)|//[^\n]*+|/\*(?:.*?\*/|.*+)', re.DOTALL)
+_LAST_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
 _IMAGE: Final = re.compile(
     r"[a-z0-9][a-z0-9._/-]{0,199}(?::[0-9]{1,5}/[a-z0-9._/-]{1,199})?(?::[\w][\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
@@ -32,7 +34,7 @@ def devcontainer_image(workspace: Path) -> str:
             continue
         name = quoted("/".join(place))
         try:
-            content = cast("object", json.loads(_NOT_JSON.sub(lambda match: match[1] or "", text)))
+            content = cast("object", json.loads(_as_json(text)))
         except (ValueError, RecursionError):
             raise ImageUnclear(f"{name} in the project is not valid JSON; name an image with `--image`") from None
         image = cast("dict[str, object]", content).get("image") if isinstance(content, dict) else None
@@ -42,6 +44,11 @@ def devcontainer_image(workspace: Path) -> str:
             raise ImageUnclear(f"{name} in the project names {quoted(image[:100])}, which is not the name of an image")
         return image
     raise ImageUnclear(f"there is no `devcontainer.json` in {quoted(str(workspace))}; name an image with `--image`")
+
+
+def _as_json(text: str) -> str:
+    """Return the text without comments and without commas after the last value."""
+    return _LAST_COMMA.sub(lambda match: match[1] or "", _COMMENT.sub(lambda match: match[1] or " ", text))
 
 
 def _read(workspace: Path, place: tuple[str, ...]) -> str | None:

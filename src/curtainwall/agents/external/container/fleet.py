@@ -141,10 +141,16 @@ class Fleet:
             await self._changed.wait_for(lambda: session not in self._held)
 
     async def freeze(self, session: SessionId) -> None:
-        """Freeze a session's idle container, so that nothing in it changes anything until it is lent again."""
+        """Freeze a session's idle container, so that nothing in it changes anything until it is lent again.
+
+        Not every engine can freeze; where this one could not, the container is removed.
+        """
         held = self._held.get(session)
         if held is not None and not held.is_busy:
             await self.engine.pause(held.id)
+            state = await self.engine.state(held.id)
+            if state.get("Running") and not state.get("Paused"):
+                await self.drop(session)
 
     async def let_go(self, session: SessionId) -> None:
         """Remove a session's container unless it is busy."""

@@ -6,10 +6,14 @@ import shutil
 import tarfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from curtainwall.agents.external.process.launch import ConversationTaken, ProcessFolders
 from curtainwall.host import lock_file
 from curtainwall.model import Broken
+
+_LARGEST: Final = 4 * 1024**3
+"""How many bytes are packed at most; holes in files count as well, because unpacking fills them."""
 
 
 def packed_path(folders: ProcessFolders) -> Path:
@@ -23,10 +27,19 @@ def is_packed(folders: ProcessFolders) -> bool:
 
 
 def pack_state(folders: ProcessFolders, conversation: str) -> int:
-    """Pack an agent's files, and return how many bytes that freed; raise if a process is in the conversation.
+    """Pack an agent's files, and return how many bytes that freed; raise if a process is in the conversation, or they cannot be packed.
 
     Only files and directories are packed: nothing else that the agent may have put there is worth keeping, or safe to unpack.
     """
+    try:
+        return _packed(folders, conversation)
+    except (OSError, tarfile.TarError, lzma.LZMAError, RecursionError) as error:
+        # The agent chose how deep its directories are nested, and whom they let in.
+        why = "too many directories lie in each other" if isinstance(error, RecursionError) else str(error)
+        raise Broken(f"the files of the agent in `{folders.state}` cannot be packed: {why}") from None
+
+
+def _packed(folders: ProcessFolders, conversation: str) -> int:
     if folders.state.is_symlink() or _is_empty(folders.state):
         return 0
     folders.locks.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -35,6 +48,8 @@ def pack_state(folders: ProcessFolders, conversation: str) -> int:
         raise ConversationTaken("another process is in the conversation; stop it first")
     try:
         before, target = _size(folders.state), packed_path(folders)
+        if before > _LARGEST:
+            raise Broken(f"the files of the agent in `{folders.state}` are too large to be packed; look what they are")
         temporary = target.with_name(f".{target.name}.new")
         with open(temporary, "wb", opener=_private) as file, tarfile.open(fileobj=file, mode="w:xz", preset=1) as packed:
             packed.add(folders.state, arcname=".", filter=_plain)
