@@ -74,6 +74,7 @@ def test_one_task_is_a_tree_of_spans_and_metrics_without_any_content(program: Pr
         assert attributes(span).items() >= {"gen_ai.operation.name": operation, **common}.items()
         assert span.start_time_unix_nano <= span.end_time_unix_nano
     assert attributes(turn)["curtainwall.turn.status"] == "done"
+    assert (attributes(turn)["gen_ai.provider.name"], attributes(turn)["gen_ai.request.model"]) == ("curtainwall", "script")
     told = attributes(tool)
     assert (told["gen_ai.tool.name"], told["curtainwall.verdict"], told["curtainwall.outcome"]) == (
         "filesystem.read_file", "allow", "finished",
