@@ -109,6 +109,7 @@ REAL_PARTS = {
         RealPart("tmux", lambda: _first_line_of("tmux", "-V"), "scripts/setup-system tmux"),
         RealPart("zsh", lambda: _first_line_of("zsh", "--version"), "scripts/setup-system shells"),
         RealPart("fish", lambda: _first_line_of("fish", "--version"), "scripts/setup-system shells"),
+        RealPart("systemd", lambda: _first_line_of("systemd-analyze", "--version"), "scripts/setup-system systemd"),
         RealPart("docker", _docker, "scripts/setup-system docker, as root"),
         RealPart("claude-code", lambda: _packed(CLAUDE.parent), "scripts/setup-system agents"),
         RealPart("codex", lambda: _packed(CODEX.parents[3]), "scripts/setup-system agents"),

@@ -281,8 +281,10 @@ class _Event:
                 assert_never(event)
 
     def _begin_turn(self, turn: str, at: Millis) -> None:
-        provider, _ = provider_and_model(self.session.model)
+        provider, model = provider_and_model(self.session.model)
         attributes = self._common("invoke_agent") | {"gen_ai.provider.name": provider, "curtainwall.turn.id": turn}
+        if self.session.model:
+            attributes["gen_ai.request.model"] = model
         _keep(self.session.turns, turn, Operation(f"invoke_agent {self.session.agent}", at, attributes))
 
     def _end_turn(self, event: TurnEnded) -> None:

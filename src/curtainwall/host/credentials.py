@@ -90,7 +90,8 @@ class FromKeyring:
             # The package is optional: a machine without a desktop does not need it.
             library = importlib.import_module("keyring")
         except ImportError:
-            raise Unavailable("the keyring needs the Python package `keyring`; install it, or use `env`, `file` or `command`") from None
+            how = "install it with `pip install 'curtainwall[keyring]'`, or use `env`, `file` or `command`"
+            raise Unavailable(f"the keyring needs the Python package `keyring`; {how}") from None
         get = cast("Callable[[str, str], str | None]", library.get_password)
         try:
             password = await asyncio.to_thread(get, self.service, self.user)

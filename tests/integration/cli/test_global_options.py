@@ -91,6 +91,7 @@ def test_completion_looks_into_the_home_that_is_written_there(program: Program, 
     assert program("--complete", "fish", "--", "cw", "--home", "").stdout == "directories\n"
 
 
+@covers("cli.errors-as-json")
 @pytest.mark.parametrize(
     ("words", "error"),
     [
@@ -121,6 +122,7 @@ def test_an_error_is_text_otherwise(program: Program, words: tuple[str, ...]) ->
     assert program(*words, fails=True).stderr.startswith("curtainwall: ")
 
 
+@covers("cli.errors-as-json")
 def test_an_object_says_the_same_as_the_text(program: Program) -> None:
     text, found = (program("sessions", "show", "none", *more, fails=True) for more in ((), ("--output", "json")))
     assert (text.returncode, found.returncode) == (1, 1)

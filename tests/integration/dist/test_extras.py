@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.covers import covers
 from tests.support.without import without
 
 MATRIX = """
@@ -15,12 +16,14 @@ matrix.token-env = "TOKEN"
 """
 
 
+@covers("package.extras-are-named")
 def test_the_core_does_a_task_without_any_extra(tmp_path: Path) -> None:
     done = without("all", tmp_path, "start", "write 'hello' to greeting.txt")
     assert done.returncode == 0, done.stderr
     assert [path.read_text() for path in tmp_path.rglob("greeting.txt")] == ["hello"]
 
 
+@covers("package.extras-are-named")
 @pytest.mark.parametrize(
     ("extra", "words", "config"),
     [

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.covers import covers
 from tests.support.docker_engine import DockerEngine
 from tests.support.ports import free_port
 from tests.support.repository import ROOT
@@ -105,6 +106,7 @@ def installed(request: pytest.FixtureRequest, environment: Path) -> Iterator[Ins
         shutil.rmtree(place)
 
 
+@covers("package.works-outside-the-repository")
 def test_an_installed_wheel_does_a_task_explains_its_rules_and_completes(installed: Installed) -> None:
     installed("start", "write 'hello' to greeting.txt")
     (greeting,) = installed.place.glob("home/sessions/*/workspace/greeting.txt")
@@ -141,6 +143,7 @@ def test_without_a_home_directory_every_command_says_what_to_set(environment: Pa
         assert "HOME is not set; set CURTAINWALL_HOME to a directory of your own" in done.stderr, words
 
 
+@covers("package.works-outside-the-repository")
 def test_an_installed_wheel_serves_its_pages(installed: Installed) -> None:
     web, status = free_port(), free_port()
     (installed.place / "home").mkdir(mode=0o700)

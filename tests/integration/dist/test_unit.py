@@ -1,11 +1,9 @@
 """The unit for systemd: what it takes away from the service, and what the sandboxes inside it still need."""
 
 import re
-import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from tests.support.covers import covers
 from tests.support.repository import ROOT
@@ -37,14 +35,13 @@ def test_the_unit_leaves_what_bubblewrap_needs() -> None:
     assert not {"@mount", "@privileged", "@sandbox"} & {*unit["SystemCallFilter"][1:].split()}
 
 
-def test_systemd_understands_every_line(tmp_path: Path) -> None:
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        pytest.skip("there is no systemd-analyze here")
+@covers("serve.unit-is-hardened")
+def test_systemd_understands_every_line(tmp_path: Path, real_part: Callable[[str], str]) -> None:
+    real_part("systemd")
     unit = tmp_path / UNIT.name
     unit.write_text(UNIT.read_text(encoding="utf-8").replace("%h/.local/bin/curtainwall", "/bin/true"))
     done = subprocess.run(
-        (program, "verify", "--user", "--man=no", unit),
+        ("systemd-analyze", "verify", "--user", "--man=no", unit),
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)},
         capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.covers import covers
 from tests.support.program import Program
 
 
+@covers("serve.tells-its-manager")
 @pytest.mark.parametrize("is_abstract", [False, True])
 def test_serve_says_when_it_is_ready_alive_and_stopping(program: Program, tmp_path: Path, is_abstract: bool) -> None:
     program.configure("[web]\nenabled = false\n")

@@ -11,14 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.collector import Collector, attributes, collecting
+from tests.support.covers import covers
 from tests.support.ports import free_port
 from tests.support.program import Program
 from tests.support.serving import Home, health, page, script_of
 from tests.support.waiting import until
 from tests.support.without import without
+
+CONVENTIONS = {value for name, value in vars(gen_ai_attributes).items() if name.startswith("GEN_AI_")}
+UNITS = {
+    "gen_ai.client.token.usage": "{token}",
+    "gen_ai.client.operation.duration": "s",
+    "gen_ai.invoke_agent.duration": "s",
+    "gen_ai.execute_tool.duration": "s",
+}
+"""The metrics of the conventions; those of agents and tools are newer than the package that lists the others."""
 
 SECRET = "what-the-notes-say"
 READ = {"tool": "filesystem.read_file", "arguments": {"path": "notes.txt"}}
@@ -34,12 +45,17 @@ def points(collector: Collector, name: str) -> list[Any]:
     return list(getattr(metric, metric.WhichOneof("data")).data_points)
 
 
+def all_points(collector: Collector) -> list[Any]:
+    return [point for name in collector.latest for point in points(collector, name)]
+
+
 def started(program: Program, *words: str, collector: Collector) -> Any:
     (program.workspace / "notes.txt").write_text(SECRET)
     model = script_of(program.scratch / "script.jsonl", [READ, {"text": f"it says {SECRET}"}])
     return program("start", "--model", model, "--workspace", program.workspace, *words, "read it", **environ(collector))
 
 
+@covers("telemetry.arrives", "telemetry.no-content")
 def test_one_task_is_a_tree_of_spans_and_metrics_without_any_content(program: Program) -> None:
     with collecting() as collector:
         started(program, collector=collector)
@@ -58,6 +74,7 @@ def test_one_task_is_a_tree_of_spans_and_metrics_without_any_content(program: Pr
         assert attributes(span).items() >= {"gen_ai.operation.name": operation, **common}.items()
         assert span.start_time_unix_nano <= span.end_time_unix_nano
     assert attributes(turn)["curtainwall.turn.status"] == "done"
+    assert (attributes(turn)["gen_ai.provider.name"], attributes(turn)["gen_ai.request.model"]) == ("curtainwall", "script")
     told = attributes(tool)
     assert (told["gen_ai.tool.name"], told["curtainwall.verdict"], told["curtainwall.outcome"]) == (
         "filesystem.read_file", "allow", "finished",
@@ -74,11 +91,15 @@ def test_one_task_is_a_tree_of_spans_and_metrics_without_any_content(program: Pr
     assert [point.count for point in points(collector, "gen_ai.client.operation.duration")] == [2]
     assert [point.count for point in points(collector, "gen_ai.execute_tool.duration")] == [1]
     assert [(attributes(it)["verdict"], it.as_double or it.as_int) for it in points(collector, "curtainwall.verdicts")] == [("allow", 1)]
+    names = {key for thing in (*collector.spans, *all_points(collector)) for key in attributes(thing)}
+    assert {name for name in names if name.startswith("gen_ai.")} <= CONVENTIONS
+    assert {name: metric.unit for name, metric in collector.latest.items() if name.startswith("gen_ai.")} == UNITS
     assert SECRET.encode() not in collector.bytes
     assert b"notes.txt" not in collector.bytes
     assert str(program.scratch).encode() not in collector.bytes
 
 
+@covers("telemetry.never-in-the-way")
 def test_a_dead_collector_is_one_warning_and_a_short_wait(program: Program) -> None:
     dead = Collector(f"http://127.0.0.1:{free_port()}")
     began = time.monotonic()
@@ -108,6 +129,7 @@ def counters(port: int) -> dict[str, float]:
     }
 
 
+@covers("telemetry.arrives", "telemetry.counters-never-decrease")
 def test_serve_exports_asks_and_no_counter_decreases_when_sessions_are_deleted(program: Program) -> None:
     port = free_port()
     program.configure(f'[serve]\nstatus-port = {port}\n[web]\nenabled = false\n[channels.web]\noperators = ["ann"]\n')
@@ -130,6 +152,7 @@ def test_serve_exports_asks_and_no_counter_decreases_when_sessions_are_deleted(p
         program("sessions", "delete", session, "--yes")
         until(lambda: session not in [row["id"] for row in program.sessions()])
         program.configure(f'[serve]\nstatus-port = {port}\ngrace = 4\n[web]\nenabled = false\n[channels.web]\noperators = ["ann"]\n')
+        running.says("in force from now on: tables serve")
         after = until(lambda: counters(port), 60)
         assert {name: (value, after.get(name)) for name, value in full.items() if after.get(name, -1) < value} == {}
         assert full['curtainwall_verdicts_total{"verdict": "ask"}'] == 1
@@ -171,6 +194,7 @@ with trace.get_tracer("theirs").start_as_current_span("still alive") as span:
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
+@covers("telemetry.never-in-the-way")
 def test_a_collector_that_never_answers_delays_the_end_by_five_seconds_at_most() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"

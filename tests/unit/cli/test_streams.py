@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.cli.streams import replace_unencodable
+from tests.support.covers import covers
 from tests.support.in_process import Places
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -25,6 +26,7 @@ def curtainwall(*words: str | bytes, **environ: str) -> subprocess.CompletedProc
     return done
 
 
+@covers("cli.any-locale")
 @pytest.mark.parametrize(
     ("environ", "answer"),
     [
@@ -44,6 +46,7 @@ def test_a_locale_that_nobody_chose_prints_utf8(places: Places) -> None:
     assert "caf\u00e9 \u2026".encode() in done.stdout
 
 
+@covers("cli.any-locale")
 @pytest.mark.parametrize("environ", [ASCII, LATIN_1])
 def test_json_stays_whole_in_every_locale(places: Places, environ: dict[str, str]) -> None:
     name = "h\u00e9 \u2026 \u201cq\u201d \U0001f600.txt"

@@ -121,7 +121,8 @@ def test_a_program_that_does_not_end_is_ended_with_its_children(tmp_path: Path) 
 
 def test_a_missing_keyring_says_what_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
-    assert "use `env`, `file` or `command`" in refusal(FromKeyring("service", "ann"))
+    refused = refusal(FromKeyring("service", "ann"))
+    assert "install it with `pip install 'curtainwall[keyring]'`, or use `env`, `file` or `command`" in refused
 
 
 def test_the_keyring_is_asked_where_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
