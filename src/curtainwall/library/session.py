@@ -9,13 +9,14 @@ from typing import assert_never, cast
 
 from pydantic import JsonValue
 
-from curtainwall.agents.builtin.prompt import PROGRAM, instructions_digest
+from curtainwall.agents.builtin.prompt import instructions_digest
 from curtainwall.compose.agents import ModelOf, RunningAgents
 from curtainwall.config.agents import BUILTIN
 from curtainwall.library.arguments import build, choose, require
 from curtainwall.library.asks import AskAnswer, AskWatch, OnAsk
 from curtainwall.library.live_events import LiveEvent, LiveUpdate, LiveView, events_until
 from curtainwall.model import (
+    PROGRAM_INSTRUCTIONS,
     PROGRAM_NOTES,
     SYSTEM,
     AgentSpoke,
@@ -515,9 +516,8 @@ class Session:
 async def give_instructions(work: RunningAgents, session: SessionId, text: str) -> None:
     """Have the agent follow the program's own instructions in a session, in place of earlier ones; secrets in them are masked."""
     masked = work.wired.masker.mask_text(text)
-    pinned = InstructionsPinned(
-        at=work.wired.registry.clock.now(), path=PROGRAM, digest=instructions_digest(masked), text=await work.journal.keep(masked)
-    )
+    now, digest = work.wired.registry.clock.now(), instructions_digest(masked)
+    pinned = InstructionsPinned(at=now, path=PROGRAM_INSTRUCTIONS, digest=digest, text=await work.journal.keep(masked))
     await work.wired.registry.send(session, RecordProgress(by=SYSTEM, events=(pinned,)))
 
 

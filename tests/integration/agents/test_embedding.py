@@ -255,7 +255,7 @@ def test_home_configuration_limits_and_system_prompt_are_arguments(home: Home, t
         {"tools": [count_lines, count_lines]},
         {"parts": 5},
         {"system_prompt": 5},
-        {"system_prompt": "x", "agent": "claude-code"},
+        {"system_prompt": "x" * 70_000, "agent": "claude-code"},
         {"on_ask": 5},
     ],
     ids=str,
