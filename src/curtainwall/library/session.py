@@ -130,6 +130,8 @@ class Session:
         """The last end of a turn that was reported to the program, or the end of the log before any."""
         self._unanswered: dict[MessageId, int] = {}
         """The program's messages without a complete reply, oldest first, each with the end of the log before it."""
+        self._is_closed = False
+        """Closed by this object, which may be asked to close it once more after its program has left."""
         self._folded_state = SessionState()
         self._folded = 0
         self._last_started: tuple[TurnId, int] | None = None
@@ -381,8 +383,12 @@ class Session:
 
     async def close(self, reason: str = "its program was done with it") -> None:
         """End the session; log and workspace stay. Closing twice is harmless."""
+        if self._is_closed and self._left.is_set():
+            return
+        self._require_here()
         with suppress(Closed):
             await self._send_command(build(CloseSession, by=self._by, reason=reason))
+        self._is_closed = True
         await self._work.turns.leave(self.id)
 
     async def _send_command(self, command: AnyCommand) -> None:
