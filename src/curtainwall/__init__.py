@@ -5,6 +5,7 @@ if TYPE_CHECKING:
     from curtainwall.compose.sessions import Parts
     from curtainwall.library.asks import AskAnswer
     from curtainwall.library.context import open_session
+    from curtainwall.library.listing import list_sessions
     from curtainwall.library.live_events import (
         LiveActivity,
         LiveAsk,
@@ -18,21 +19,30 @@ if TYPE_CHECKING:
     from curtainwall.library.session import Reply, Session
     from curtainwall.library.teams import TeamReply, Teams, open_teams
     from curtainwall.model import (
+        BudgetFigure,
         BudgetKind,
         Closed,
         CommandRefused,
+        ContextUse,
         CurtainwallError,
+        Grant,
         GrantScope,
         Limits,
         Mode,
+        NotFound,
+        NotReady,
         OpeningFailed,
         PendingAsk,
         Role,
+        SessionRow,
+        SessionView,
         ToolEffect,
         TurnFailed,
         TurnStatus,
+        Undecided,
     )
     from curtainwall.serve.service import Serving, serving
+    from curtainwall.session import Diagnostic, TranscriptNote, TranscriptTurn
     from curtainwall.tools.own_tools import BadTool, Tool, tool
 
 __version__ = "0.1.0"
@@ -40,10 +50,14 @@ __version__ = "0.1.0"
 __all__ = [
     "AskAnswer",
     "BadTool",
+    "BudgetFigure",
     "BudgetKind",
     "Closed",
     "CommandRefused",
+    "ContextUse",
     "CurtainwallError",
+    "Diagnostic",
+    "Grant",
     "GrantScope",
     "Limits",
     "LiveActivity",
@@ -55,6 +69,8 @@ __all__ = [
     "LiveTool",
     "LiveTurn",
     "Mode",
+    "NotFound",
+    "NotReady",
     "OpeningFailed",
     "Parts",
     "PendingAsk",
@@ -62,13 +78,19 @@ __all__ = [
     "Role",
     "Serving",
     "Session",
+    "SessionRow",
+    "SessionView",
     "TeamReply",
     "Teams",
     "Tool",
     "ToolEffect",
+    "TranscriptNote",
+    "TranscriptTurn",
     "TurnFailed",
     "TurnStatus",
+    "Undecided",
     "__version__",
+    "list_sessions",
     "open_session",
     "open_teams",
     "serving",
@@ -78,10 +100,12 @@ __all__ = [
 _HOMES = {
     "AskAnswer": "curtainwall.library.asks",
     "Parts": "curtainwall.compose.sessions",
+    "list_sessions": "curtainwall.library.listing",
     "open_session": "curtainwall.library.context",
     **dict.fromkeys(("BadTool", "Tool", "tool"), "curtainwall.tools.own_tools"),
     **dict.fromkeys((name for name in __all__ if name.startswith("Live")), "curtainwall.library.live_events"),
     **dict.fromkeys(("Reply", "Session"), "curtainwall.library.session"),
+    **dict.fromkeys(("Diagnostic", "TranscriptNote", "TranscriptTurn"), "curtainwall.session"),
     **dict.fromkeys(("TeamReply", "Teams", "open_teams"), "curtainwall.library.teams"),
     **dict.fromkeys(("Serving", "serving"), "curtainwall.serve.service"),
 }

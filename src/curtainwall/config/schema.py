@@ -39,6 +39,14 @@ from curtainwall.host import Sending
 from curtainwall.model import NOBODY, Broken, Mode
 from curtainwall.model.people import parse_place
 
+_MOST_INSTRUCTIONS = 60_000
+
+
+def _check_instructions(text: str) -> str:
+    if len(text.encode()) > _MOST_INSTRUCTIONS:
+        raise ValueError(f"these instructions are too long; agents take {_MOST_INSTRUCTIONS:,} bytes at most")
+    return text
+
 
 class SessionsSection(Section):
     """What a new session is where nobody says otherwise: on the terminal, on the web, in rooms and on channels of your own."""
@@ -49,11 +57,11 @@ class SessionsSection(Section):
         description="`default`, `plan`, `accept-edits`, `bypass`; left out, `default`, and `accept-edits` where an agent in a container "
         "is given a project. Jobs, webhooks and teams have a mode of their own",
     )
-    instructions: str = Field(
+    instructions: Annotated[str, AfterValidator(_check_instructions)] = Field(
         "",
-        max_length=65_536,
         description="what agents in rooms, jobs, webhooks and on the web are told besides their task where they have no project, as an "
-        "`AGENTS.md` would tell them in one; new sessions have it as such a file in their workspace",
+        "`AGENTS.md` would tell them in one. New sessions of the built-in agent have it as such a file in their workspace; other agents "
+        "are told it with each turn",
     )
     prune_after: Duration | None = Field(
         None,

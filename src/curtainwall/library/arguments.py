@@ -71,6 +71,10 @@ def setup_for(policy: Sequence[Path], home: Path | str | None, config: Mapping[s
     if isinstance(policy, str | Path):
         raise CommandRefused("`policy` must be a list of paths")
     files = [path_of("policy", file) for file in cast("Sequence[object]", require("policy", policy, Sequence))]
-    environ = dict(os.environ) if home is None else {**os.environ, VARIABLE: str(path_of("home", home).absolute())}
     changes = None if config is None else cast("Mapping[str, object]", require("config", config, Mapping))
-    return load_setup(files, environ, changes)
+    return load_setup(files, environ_for(home), changes)
+
+
+def environ_for(home: Path | str | None) -> dict[str, str]:
+    """Return the environment, in which a home that a program names counts before the user's."""
+    return dict(os.environ) if home is None else {**os.environ, VARIABLE: str(path_of("home", home).absolute())}

@@ -24,6 +24,8 @@ from curtainwall.tools import Runner, Tool
 
 _ROUTE = Route(channel="local", reference="library")
 _LARGEST_PROMPT = 256 * 1024
+_LARGEST_ARGUMENT = 60 * 1024
+"""What an external agent can be told; most are told it on their command line."""
 
 
 @asynccontextmanager
@@ -73,8 +75,8 @@ async def open_session(
                 spec = replace(spec, limits=limits_over(setup.limits, limits))
             work = await stack.enter_async_context(run_agents(wired, find_model, spec))
             agent_name = agent if resume is None else find_session(wired.store.index, resume).agent
-            if system_prompt is not None and agent_name != BUILTIN:
-                raise CommandRefused(f"only the built-in agent takes a system prompt; `{agent_name}` reads AGENTS.md in its workspace")
+            if system_prompt is not None and agent_name != BUILTIN and len(system_prompt.encode()) > _LARGEST_ARGUMENT:
+                raise CommandRefused(f"`{agent_name}` takes a system prompt of {_LARGEST_ARGUMENT // 1024} KiB at most")
             kind = work.agents.kind_of(agent_name)
             if resume is None or model is not None:
                 # Check before opening anything: a missing model is the caller's mistake.

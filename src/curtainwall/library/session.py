@@ -9,13 +9,14 @@ from typing import assert_never, cast
 
 from pydantic import JsonValue
 
-from curtainwall.agents.builtin.prompt import PROGRAM, instructions_digest
+from curtainwall.agents.builtin.prompt import instructions_digest
 from curtainwall.compose.agents import ModelOf, RunningAgents
 from curtainwall.config.agents import BUILTIN
 from curtainwall.library.arguments import build, choose, require
 from curtainwall.library.asks import AskAnswer, AskWatch, OnAsk
 from curtainwall.library.live_events import LiveEvent, LiveUpdate, LiveView, events_until
 from curtainwall.model import (
+    PROGRAM_INSTRUCTIONS,
     PROGRAM_NOTES,
     SYSTEM,
     AgentSpoke,
@@ -129,6 +130,8 @@ class Session:
         """The last end of a turn that was reported to the program, or the end of the log before any."""
         self._unanswered: dict[MessageId, int] = {}
         """The program's messages without a complete reply, oldest first, each with the end of the log before it."""
+        self._is_closed = False
+        """Closed by this object, which may be asked to close it once more after its program has left."""
         self._folded_state = SessionState()
         self._folded = 0
         self._last_started: tuple[TurnId, int] | None = None
@@ -380,8 +383,12 @@ class Session:
 
     async def close(self, reason: str = "its program was done with it") -> None:
         """End the session; log and workspace stay. Closing twice is harmless."""
+        if self._is_closed and self._left.is_set():
+            return
+        self._require_here()
         with suppress(Closed):
             await self._send_command(build(CloseSession, by=self._by, reason=reason))
+        self._is_closed = True
         await self._work.turns.leave(self.id)
 
     async def _send_command(self, command: AnyCommand) -> None:
@@ -515,9 +522,8 @@ class Session:
 async def give_instructions(work: RunningAgents, session: SessionId, text: str) -> None:
     """Have the agent follow the program's own instructions in a session, in place of earlier ones; secrets in them are masked."""
     masked = work.wired.masker.mask_text(text)
-    pinned = InstructionsPinned(
-        at=work.wired.registry.clock.now(), path=PROGRAM, digest=instructions_digest(masked), text=await work.journal.keep(masked)
-    )
+    now, digest = work.wired.registry.clock.now(), instructions_digest(masked)
+    pinned = InstructionsPinned(at=now, path=PROGRAM_INSTRUCTIONS, digest=digest, text=await work.journal.keep(masked))
     await work.wired.registry.send(session, RecordProgress(by=SYSTEM, events=(pinned,)))
 
 

@@ -169,6 +169,7 @@ if TYPE_CHECKING:
         TurnStatus,
     )
     from curtainwall.model.events.work import (
+        PROGRAM_INSTRUCTIONS,
         PROGRAM_NOTES,
         BudgetExhausted,
         BudgetRaised,
@@ -359,6 +360,7 @@ __all__ = [
     "OUTSIDE",
     "OWN_SERVERS",
     "PATH_ROLES",
+    "PROGRAM_INSTRUCTIONS",
     "PROGRAM_NOTES",
     "PROPOSE_PLAN",
     "PUSH_SECRETS",

@@ -12,14 +12,14 @@ class UserPromptSubmit(Frozen):
 
 
 class SessionStart(Frozen):
-    """A session began, for good; told once in its life."""
+    """A session began, or was opened again; told once each time."""
 
     source: Literal["startup", "resume", "clear", "fork"]
     model: str = ""
 
 
 class SessionEnd(Frozen):
-    """A session ended, for good; told once in its life."""
+    """A session ended; told once each time it was open."""
 
     reason: str
 

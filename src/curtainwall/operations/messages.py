@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from curtainwall.model import (
     SYSTEM,
     AnyCommand,
+    CloseSession,
     CommandRefused,
     Hooks,
     MessageId,
@@ -17,6 +18,7 @@ from curtainwall.model import (
     SessionId,
     Undecided,
     UserPromptSubmit,
+    session_stream,
 )
 from curtainwall.runtime import SessionRegistry
 
@@ -48,3 +50,17 @@ class IncomingMessages:
             # If nobody decides it now, it waits in the inbox, and the message must still come after it.
             with suppress(Undecided):
                 await self.registry.send(session, note, None if key is None else f"{key} context")
+
+    async def admit(self, session: SessionId, text: str, key: str) -> bool:
+        """Pass to the hooks what a job or a webhook brings as the message with this key, once; if one blocks it, close the session."""
+        if self.registry.stores.inbox.outcome(session_stream(session), key) is not None:
+            return True
+        state = self.registry.look_at(session)
+        if state.closed is not None:
+            return False
+        try:
+            await self.pass_hooks(session, state.place, text, key)
+        except CommandRefused as blocked:
+            await self.registry.send(session, CloseSession(by=SYSTEM, reason=str(blocked)), f"{key} blocked")
+            return False
+        return True

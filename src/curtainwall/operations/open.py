@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from curtainwall.model import (
     BUILTIN_AGENT,
@@ -77,7 +76,7 @@ class SessionSpec:
     channel: str = ""
     """The channel where its people talk; if empty, the channel of the person who opens it."""
     instructions: str = ""
-    """What its agent is told besides its task, as a file in the session's own workspace."""
+    """What the built-in agent is told besides its task, as a file in the session's own workspace."""
 
 
 async def open_new(sessions: Sessions, spec: SessionSpec, by: Who, session: SessionId | None = None) -> SessionId:
@@ -97,7 +96,7 @@ def _opening(sessions: Sessions, spec: SessionSpec, by: Who, session: SessionId)
     project = None if spec.workspace is None else sessions.workspace_at(spec.workspace, own=False)
     place.prepare()
     workspace = project or sessions.workspace_at(place.workspace, own=True)
-    if is_own and spec.instructions:
+    if is_own and spec.instructions and spec.agent == BUILTIN_AGENT:
         _write_instructions(place.workspace, spec)
     return OpenSession(
         by=by,
@@ -118,14 +117,10 @@ def _opening(sessions: Sessions, spec: SessionSpec, by: Who, session: SessionId)
     )
 
 
-_INSTRUCTION_FILES: Final = {"claude-code": "CLAUDE.md", "claude-local": "CLAUDE.md", "gemini": "GEMINI.md"}
-
-
 def _write_instructions(workspace: Path, spec: SessionSpec) -> None:
-    """Write the instructions where the session's agent looks for them; a file that is there stays."""
-    name = _INSTRUCTION_FILES.get(spec.agent, "AGENTS.md")
+    """Write the instructions where the built-in agent looks for them; a file that is there stays. Others are told them with each turn."""
     with suppress(FileExistsError):
-        descriptor = os.open(workspace / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(workspace / "AGENTS.md", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(f"{spec.instructions.rstrip()}\n")
 

@@ -35,6 +35,7 @@ Attend = Callable[[SessionId], None]
 UNTRUSTED, SENSITIVE = Label("untrusted-content"), Label("sensitive")
 
 WITHHELD = "the answer was made from sensitive material and is handed out to nobody who merely asks; a `callback` is asked about first"
+_NOT_TAKEN = "it was not given to the agent"
 
 
 def hooks_in(wired: GatedSessions) -> dict[str, Webhook]:
@@ -85,9 +86,10 @@ class WebhookDeliveries:
         # The system opens it with the configured settings, including its mode; the sender chooses none of them.
         await open_new(self._wired.sessions, self._spec_for(delivery.hook, section), SYSTEM, session)
         data = SendMessage(by=by, message=MessageId(f"{session}-0"), text=str(mask(delivery.data)), role="context")
-        await registry.send(session, data, "delivered")
         prompt = SendMessage(by=by, message=MessageId(f"{session}-1"), text=str(mask(delivery.prompt)), once=section.callback is None)
-        await registry.send(session, prompt, "told")
+        if await self._wired.incoming.admit(session, f"{prompt.text}\n\n{data.text}", "told"):
+            await registry.send(session, data, "delivered")
+            await registry.send(session, prompt, "told")
         self._attend(session)
         return session
 
@@ -103,6 +105,8 @@ class WebhookDeliveries:
             raise NotFound(f"there is no delivery `{session}` to `{hook}`")
         turns = transcript(lift(entry) for entry in self._wired.store.log.read(session_stream(session))).turns
         last = turns[-1] if turns else None
+        if last is None and self._wired.sessions.state(session).closed is not None:
+            return DeliveryStatus("failed", _NOT_TAKEN)
         if last is None or last.status is None:
             return DeliveryStatus("working", "")
         text = last.text if last.status is not TurnStatus.FAILED else last.failure

@@ -46,7 +46,8 @@ class JobFirings:
         # The system opens it with the configured settings, including its mode; whatever the job says later, it says as the job.
         await open_new(self._wired.sessions, self._spec_for(job, section, f"{job} {clock_time(firing.due)}"), SYSTEM, session)
         message = SendMessage(by=by, message=MessageId(f"{session}-1"), text=str(self._wired.tools.masked(section.instructions)), once=True)
-        await registry.send(session, message, "firing")
+        if await self._wired.incoming.admit(session, message.text, "firing"):
+            await registry.send(session, message, "firing")
         self._attend(session)
         return session
 

@@ -242,8 +242,9 @@ async def serving(
 
 
 def _more_of(config: Config) -> str:
-    """Return how many jobs and teams there are, if any."""
-    return "".join(f", {counted(many, what)}" for many, what in ((len(config.cron), "job"), (len(config.teams), "team")) if many)
+    """Return how many jobs and teams are served, if any."""
+    jobs = sum(job.enabled for job in config.cron.values())
+    return "".join(f", {counted(many, what)}" for many, what in ((jobs, "job"), (len(config.teams), "team")) if many)
 
 
 def _lost_conversations(wired: GatedSessions) -> list[str]:

@@ -39,6 +39,7 @@ from curtainwall.model import (
     ModelRequested,
     ModelResponded,
     Payload,
+    ProgramFinished,
     RequestsRefused,
     SpeechEvent,
     SpendingCounted,
@@ -58,6 +59,7 @@ DiagnosticKind = Literal[
     "message_compaction",
     "request_refusal",
     "reported_tool_use",
+    "program_failure",
 ]
 
 
@@ -71,7 +73,7 @@ class Diagnostic:
     tool: str = ""
     """The tool, if it is about a call."""
     preview: str = ""
-    """The beginning of the call's arguments, of its result, or of the reason why it did not run."""
+    """The beginning of the call's arguments, of its result, or of the reason why it did not run or failed."""
 
 
 Load = Callable[[Payload], JsonValue]
@@ -92,6 +94,8 @@ class DiagnosticLog:
         if isinstance(event, CallRequested):
             self._tools[event.call] = event.subject.tool
         diagnostic = diagnose(event)
+        if diagnostic is not None and isinstance(event, ProgramFinished):
+            return replace(diagnostic, preview=_one_line(_last_line(_text(self._load(event.shown)))))
         if diagnostic is None or not isinstance(event, CallEvent):
             return diagnostic
         tool, preview = self.describe(event)
@@ -123,6 +127,11 @@ def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def _last_line(text: str) -> str:
+    """Return the last line of what a failed program is told, which names the error."""
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "")
+
+
 def _one_line(text: str) -> str:
     line = " ".join(text[: 4 * _LONGEST_PREVIEW].split())
     is_whole = len(line) <= _LONGEST_PREVIEW and len(text) <= 4 * _LONGEST_PREVIEW
@@ -131,6 +140,8 @@ def _one_line(text: str) -> str:
 
 def diagnose(event: AnyEvent) -> Diagnostic | None:
     """Return the diagnostic that an event is, or None for most."""
+    if isinstance(event, ProgramFinished):
+        return None if event.ok else Diagnostic("program_failure", event.at, "a program of the agent failed")
     if not isinstance(event, CallEvent | SpeechEvent | ModelEvent | BudgetEvent | BreakerEvent | ContextEvent | ConfinedEvent):
         return None
     match event:

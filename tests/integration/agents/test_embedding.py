@@ -11,6 +11,7 @@ import pytest
 import curtainwall
 from curtainwall import (
     AskAnswer,
+    Closed,
     CurtainwallError,
     GrantScope,
     LiveAsk,
@@ -155,6 +156,43 @@ def test_live_events_show_text_tools_asks_context_and_diagnostics(home: Home) ->
     run(main())
 
 
+@covers("programs.failures-are-reported")
+def test_a_call_of_a_tool_that_does_not_exist_is_a_live_event_with_its_error(home: Home) -> None:
+    model = playing(runs('await filesystem.no_such_tool(path="a")'), "sorry")
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            events = [event.diagnostic async for event in session.stream_events("go") if isinstance(event, LiveDiagnostic)]
+            [failed] = [each for each in events if each.kind == "program_failure"]
+            assert "no_such_tool" in failed.preview
+            assert failed in session.diagnostics()
+
+    run(main())
+
+
+@covers("library.lists-sessions")
+def test_sessions_are_listed_by_their_last_activity(home: Home) -> None:
+    async def main() -> None:
+        assert curtainwall.list_sessions() == ()
+        assert not home.root.exists(), "looking makes nothing"
+        async with curtainwall.open_session(model=playing("one"), name="first") as first:
+            async with curtainwall.open_session(model=playing("two"), name="second", workspace=home.project) as second:
+                await first.send("a")
+                await second.close()
+            assert [row.session for row in curtainwall.list_sessions()] == [second.id, first.id]
+            await first.note("still here")
+            assert [row.session for row in curtainwall.list_sessions()] == [first.id, second.id]
+            assert [row.session for row in curtainwall.list_sessions(limit=1)] == [first.id]
+        for wanted in ({"status": "closed"}, {"text": "seco"}, {"workspace": home.project}):
+            assert [row.session for row in curtainwall.list_sessions(**wanted)] == [second.id]
+        assert curtainwall.list_sessions(home=home.outside) == ()
+        for wrong in ({"status": "gone"}, {"text": 5}, {"limit": "all"}, {"home": 5}, {"workspace": 5}):
+            with pytest.raises(CurtainwallError):
+                curtainwall.list_sessions(**wrong)
+
+    run(main())
+
+
 @covers("library.live-events")
 def test_live_events_without_a_message_end_with_the_session_or_the_context(home: Home) -> None:
     held = Held("thinking")
@@ -255,7 +293,7 @@ def test_home_configuration_limits_and_system_prompt_are_arguments(home: Home, t
         {"tools": [count_lines, count_lines]},
         {"parts": 5},
         {"system_prompt": 5},
-        {"system_prompt": "x", "agent": "claude-code"},
+        {"system_prompt": "x" * 70_000, "agent": "claude-code"},
         {"on_ask": 5},
     ],
     ids=str,
@@ -313,6 +351,12 @@ def test_every_error_of_a_session_is_ours(home: Home) -> None:
         for read in (lambda: session.info, session.history, session.timeline, lambda: session.context):
             with pytest.raises(CurtainwallError):
                 read()
+        with pytest.raises(Closed, match="has left the session"):
+            await session.close()
+        async with curtainwall.open_session(resume=session.id) as again:
+            await again.close()
+            await again.close()
+        await again.close()
 
     run(main())
 

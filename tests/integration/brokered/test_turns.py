@@ -21,6 +21,10 @@ async with curtainwall.open_session(resume=ID) as session:
     reply = await session.go_on()
     print(f"{reply.status}: {reply.text.rpartition(' ')[0][-6:]} {reply.text.rpartition(' ')[2]}")
 """
+INSTRUCTED = """
+async with curtainwall.open_session(agent="AGENT", system_prompt="Answer like a pirate.") as session:
+    print((await session.send(WORDS)).text)
+"""
 ANSWERED = """
 async with curtainwall.open_session(agent="claude-code", model="anthropic:claude-sonnet-4-5") as session:
     reply = await session.send(WORDS)
@@ -55,6 +59,28 @@ def test_a_tool_is_used_through_the_gate_and_the_next_turn_remembers_it(
     assert not any(payload["inline"] or payload["blob"] for call in calls for payload in (call["raw"], call["normalised"])), "and no words"
     assert brokered.json("sessions", "replay", session)["violations"] == []
     assert brokered.containers() == [], "whoever ends takes the container along"
+
+
+@covers("config.instructions-without-a-project", "library.arguments-of-open-session")
+@pytest.mark.parametrize("agent", AGENTS)
+def test_configured_instructions_and_those_of_a_program_reach_every_agent(
+    agent: str, brokered: Brokered, real_part: Callable[[str], str]
+) -> None:
+    real_part(agent)
+    job = f'[cron.look]\nschedule = "0 3 * * *"\nagent = "{agent}"\ninstructions = "word=apple"\n'
+    brokered.configure(configuration(brokered.provider, f'[sessions]\ninstructions = "Answer in French."\n{job}'))
+
+    def was_told(text: str) -> bool:
+        requests = [json.dumps(request.body) for request in brokered.provider.asked]
+        brokered.provider.asked.clear()
+        return any(text in body for body in requests)
+
+    assert brokered.start(agent, "word=fig")["status"] == "done"
+    assert not was_told("Answer in French."), "on the terminal they do not count"
+    assert brokered.json("cron", "run", "look")["text"] == "HEARD: apple"
+    assert was_told("Answer in French.")
+    assert brokered.library(INSTRUCTED.replace("AGENT", agent), "word=pear") == "HEARD: pear"
+    assert was_told("Answer like a pirate.")
 
 
 @pytest.mark.parametrize("agent", MODELS)

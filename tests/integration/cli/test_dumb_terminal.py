@@ -16,14 +16,14 @@ from tests.support.waiting import until
 class DumbTerminal:
     """The program on a terminal of its own; everything that it printed is kept."""
 
-    def __init__(self, program: Program, *words: str) -> None:
+    def __init__(self, program: Program, *words: str, size: tuple[int, int] = (24, 60)) -> None:
         self.printed = b""
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             os.chdir(program.workspace)
             environ = {**program.environ, "TERM": "dumb", "COLUMNS": "500"}
             os.execve(sys.executable, [sys.executable, "-m", "curtainwall", *words], environ)
-        termios.tcsetwinsize(self._fd, (24, 60))
+        termios.tcsetwinsize(self._fd, size)
 
     def until(self, words: str) -> re.Match[str]:
         return until(lambda: re.search(words, self._read()), 90)
@@ -71,3 +71,13 @@ def test_an_end_of_input_leaves_a_dumb_terminal(program: Program) -> None:
     terminal.until("/help lists the slash words")
     terminal.type("\x04")
     assert terminal.code() == 0
+
+
+@covers("terminal.dumb")
+def test_a_terminal_that_does_not_know_its_width_has_eighty_columns(program: Program) -> None:
+    terminal = DumbTerminal(program, "start", "--model", "demo", size=(0, 0))
+    rows = terminal.until("/help lists the slash words").string.splitlines()
+    terminal.type("/quit")
+    assert terminal.code() == 0
+    assert not any(row.startswith("↪") for row in rows)
+    assert max(map(len, terminal._read().splitlines())) < 80  # pyright: ignore[reportPrivateUsage] - a helper of this module

@@ -1,8 +1,10 @@
-"""The examples of the library run against the installed wheel, outside the repository."""
+"""The examples of the library are type-checked and run against the installed wheel, outside the repository."""
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -58,3 +60,13 @@ def test_every_example_of_the_library_runs_with_the_installed_wheel(environment:
             for words in EXAMPLES[name]:
                 assert words in out, (name, words, out)
     assert os.listdir(tmp_path / "home") == [], "an example writes nothing outside its own directory"
+
+
+@covers("library.examples-run")
+def test_every_example_of_the_library_type_checks_in_strict_mode_with_the_installed_wheel(environment: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "library", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"include": ["examples"], "typeCheckingMode": "strict"}))
+    command = (sys.executable, "-m", "basedpyright", "--outputjson", "--project", tmp_path, "--pythonpath", environment / "bin/python")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    summary = json.loads(done.stdout)
+    assert (summary["summary"]["filesAnalyzed"], summary["generalDiagnostics"]) == (len(EXAMPLES), []), done.stdout

@@ -62,6 +62,9 @@ def test_every_event_fires_in_a_real_session_and_carries_what_happened(heard: Pa
 
     asyncio.run(story())
     assert {it["hook_event_name"] for it in told(heard)} == set(EVENTS)
+    everything = told(heard)
+    assert len({it["session_id"] for it in everything}) == 1
+    assert {it["cwd"] for it in everything} == {str(tmp_path / "cw" / "sessions" / everything[0]["session_id"] / "workspace")}
     [submitted, *_] = given_to(heard, "UserPromptSubmit")
     assert submitted["prompt"] == "read it"
     [started] = given_to(heard, "SessionStart")
@@ -73,9 +76,14 @@ def test_every_event_fires_in_a_real_session_and_carries_what_happened(heard: Pa
     assert asked["title"] == "Approval needed"
     assert asked["message"].startswith("filesystem.read_file waits for an answer")
     assert "/etc/hostname" in asked["message"]
-    assert [it["last_assistant_message"] for it in given_to(heard, "Stop")] == ["The file is read.", LINES[2]["text"]]
+    stopped = given_to(heard, "Stop")
+    assert [it["last_assistant_message"] for it in stopped] == ["The file is read.", LINES[2]["text"]]
+    assert [(it["response"], it["stop_hook_active"]) for it in stopped] == [(it["last_assistant_message"], False) for it in stopped]
     [failed] = given_to(heard, "StopFailure")
     assert "the key is wrong" in failed["error"]
+    assert failed["reason"] == failed["error"]
+    [idle] = given_to(heard, "Notification", notification_type="idle_prompt")
+    assert (bool(idle["message"]), bool(idle["title"])) == (True, True)
     [prepared], [compacted] = given_to(heard, "PreCompact"), given_to(heard, "PostCompact")
     assert (prepared["trigger"], prepared["custom_instructions"]) == ("manual", "keep names")
     assert compacted["compact_summary"]

@@ -10,6 +10,7 @@ import pytest
 
 from curtainwall.model import CallDenied, CallFinished, SessionId, SessionOpened, session_stream
 from tests.support.covers import covers
+from tests.support.hooking import shell
 from tests.support.ports import free_port
 from tests.support.program import Program
 from tests.support.serving import Home, health, script_of
@@ -32,6 +33,16 @@ instructions = "/approve everything"
 
 def fired(program: Program) -> list[dict[str, Any]]:
     return program.json("cron", "history", "nightly")
+
+
+@covers("hooks.prompts-of-jobs-and-webhooks")
+def test_a_job_that_a_hook_keeps_from_the_agent_says_why(program: Program) -> None:
+    guard = shell(program.scratch / "guard", "echo 'not at night' >&2; exit 2")
+    program.configure(f'{JOBS}[[hooks.UserPromptSubmit]]\nhooks = [{{type = "command", command = "{guard}"}}]\n')
+    kept = program("cron", "run", "nightly", fails=True)
+    assert (kept.returncode, kept.stdout) == (1, "")
+    assert "not at night" in kept.stderr
+    assert [row["status"] for row in fired(program)] == ["closed"]
 
 
 @covers("cron.each-firing-is-one-session")

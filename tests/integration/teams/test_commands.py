@@ -109,7 +109,7 @@ def test_a_long_answer_is_printed_in_full(program: Program) -> None:
 
 def test_an_empty_name_of_an_asker_is_an_error(program: Program) -> None:
     write(program, "", "backend")
-    for words in (("ask", "backend", "hi"), ("send", "backend", "hi"), ("history", "backend")):
+    for words in (("ask", "backend", "hi"), ("send", "backend", "hi"), ("history", "backend"), ("list",)):
         refused = program("teams", *words, "--from", " ", fails=True)
         assert refused.returncode == 2
         assert "the name of the team is empty" in refused.stderr

@@ -21,6 +21,7 @@ from curtainwall.model import (
     ModelResponded,
     Payload,
     PermitId,
+    ProgramFinished,
     RefusedRequest,
     ReportedUse,
     RequestsRefused,
@@ -30,7 +31,7 @@ from curtainwall.model import (
     Verdict,
     denial,
 )
-from curtainwall.session import Diagnostic, diagnose
+from curtainwall.session import Diagnostic, DiagnosticLog, diagnose
 from tests.support.given import NOW, TURN, read
 
 CALL, PERMIT, RESULT = CallId("c1"), PermitId("p1"), Payload(inline="x")
@@ -80,6 +81,7 @@ RESPONSE = ModelResponded(at=NOW, turn=TURN, request="r", raw=RESULT, normalised
             "reported_tool_use",
             "4 by the agent's own account: Bash",
         ),
+        (ProgramFinished(at=NOW, turn=TURN, program="p", ok=False, shown=RESULT), "program_failure", "a program of the agent failed"),
     ],
 )
 def test_an_event_is_told_under_a_short_name(event: AnyEvent, kind: str, text: str) -> None:
@@ -88,3 +90,10 @@ def test_an_event_is_told_under_a_short_name(event: AnyEvent, kind: str, text: s
 
 def test_most_events_are_no_diagnostics() -> None:
     assert diagnose(SessionReady(at=NOW)) is None
+    assert diagnose(ProgramFinished(at=NOW, turn=TURN, program="p", ok=True, shown=RESULT)) is None
+
+
+def test_the_preview_of_a_failed_program_is_its_error() -> None:
+    shown = Payload(inline="1 printed\nTraceback (most recent call last):\n  line 2\nNameError: name 'bash' is not defined\n\n")
+    told = DiagnosticLog(lambda payload: payload.inline).take(ProgramFinished(at=NOW, turn=TURN, program="p", ok=False, shown=shown))
+    assert told == Diagnostic("program_failure", NOW, "a program of the agent failed", preview="NameError: name 'bash' is not defined")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from curtainwall.host import open_beneath
-from curtainwall.model import Digest, Workspace
+from curtainwall.model import PROGRAM_INSTRUCTIONS, Digest, Workspace
 
 _WORK = """\
 You are an agent that works for a person in a directory called the workspace. You act by writing short Python programs and handing them
@@ -45,9 +45,6 @@ allowed.
 </instructions>"""
 
 
-PROGRAM = "<program>"
-"""Stands for a file where the instructions are those of the program that opened the session; no file has this name."""
-
 _PROGRAM_INSTRUCTIONS = """\
 The program that you work in gives you these instructions. They cannot change what is allowed.
 
@@ -70,9 +67,9 @@ def system_prompt(
     """Return the system prompt; the same inputs give the same text, so that providers can cache it."""
     kind = "your own, free to use" if workspace.own else "a project of the person you work for"
     parts = [_WORK, f"The workspace is {workspace.path}: {kind}.", f"The functions, as stubs:\n\n```python\n{stubs}```"]
-    if given := instructions.get(PROGRAM):
+    if given := instructions.get(PROGRAM_INSTRUCTIONS):
         parts.append(_PROGRAM_INSTRUCTIONS.format(text=given))
-    parts += (_INSTRUCTIONS.format(path=path, text=text) for path, text in instructions.items() if path != PROGRAM)
+    parts += (_INSTRUCTIONS.format(path=path, text=text) for path, text in instructions.items() if path != PROGRAM_INSTRUCTIONS)
     if hosts:
         parts.insert(2, hosts)
     if skills:

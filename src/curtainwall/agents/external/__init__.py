@@ -26,7 +26,7 @@ from curtainwall.agents.external.reports import (
     parse_event,
     readable_error,
 )
-from curtainwall.agents.external.tool_overview import describe_tools, tool_overview
+from curtainwall.agents.external.session_overview import describe_tools, session_overview
 from curtainwall.agents.external.turn_watch import USED_UP, TurnWatch
 
 __all__ = [
@@ -58,5 +58,5 @@ __all__ = [
     "nested_text",
     "parse_event",
     "readable_error",
-    "tool_overview",
+    "session_overview",
 ]

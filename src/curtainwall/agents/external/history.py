@@ -8,6 +8,7 @@ from typing import Final, assert_never
 from pydantic import JsonValue
 
 from curtainwall.model import (
+    PROGRAM_INSTRUCTIONS,
     AgentSpoke,
     AnyEvent,
     Broken,
@@ -21,6 +22,7 @@ from curtainwall.model import (
     ExtensionNoted,
     Group,
     HistoryInherited,
+    InstructionsPinned,
     InterruptAsked,
     LabelsAdded,
     LifeEvent,
@@ -119,6 +121,8 @@ class ExternalHistory:
     mode: Mode = Mode.DEFAULT
     image: str = ""
     """The image that the session was given to build on."""
+    instructions: str = ""
+    """The instructions of the program that opened the session."""
     conversation: str = ""
     delivered: TurnId | None = None
     """The turn whose message was delivered last."""
@@ -142,6 +146,9 @@ class ExternalHistory:
             self._take_words(event)
         elif _TERMS.holds(event):
             self._take_terms(event)
+        elif isinstance(event, InstructionsPinned):
+            if event.path == PROGRAM_INSTRUCTIONS:
+                self.instructions = str(self.load(event.text))
         elif isinstance(event, ExtensionNoted) and event.extension == self.extension:
             self.note(event.data)
 
@@ -220,7 +227,7 @@ class ExternalHistory:
                     parent.take(decode_event(kind, json.dumps(event).encode()))
                 case _:
                     raise Broken("an inherited history has an unknown form")
-        self.transcript = parent.transcript
+        self.transcript, self.instructions = parent.transcript, parent.instructions
         self.is_forked = bool(self.transcript)
 
     def message(self) -> str:

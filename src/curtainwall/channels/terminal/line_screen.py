@@ -12,6 +12,8 @@ from curtainwall.model import Millis
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _MOST_BYTES = 65_536
+_USUAL_COLUMNS = 80
+"""The width of a terminal that says 0, as those of some editors and containers do."""
 
 
 class LineScreen:
@@ -32,7 +34,7 @@ class LineScreen:
     @property
     def columns(self) -> int:
         """The width to draw in, as the terminal itself says: rows that it had to fold could begin with an agent's words."""
-        return max(os.get_terminal_size(sys.stdout.fileno()).columns - 1, 10)
+        return max((os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL_COLUMNS) - 1, 10)
 
     async def run(self) -> int:
         """Run until `leave`, and return the code given there."""

@@ -16,7 +16,7 @@ from curtainwall.cli.screen import Output, OutputOption, columns, hint, note, sh
 from curtainwall.config.loader import load_config
 from curtainwall.host.home import find_home
 from curtainwall.host.user import local_user, when
-from curtainwall.model import HOUSE, NotFound
+from curtainwall.model import HOUSE, CommandRefused, NotFound
 from curtainwall.runtime import Stores, SystemClock
 from curtainwall.serve.jobs import jobs_in, status_in
 from curtainwall.session import lift
@@ -147,6 +147,8 @@ async def _ran(setup: "Setup", job: str, output: Output) -> int:
         firings = JobFirings(wired, lambda _: None, model)
         session = await firings.fire(await firings.claim_now(job))
         note(f"{job} fired: session {session}")
+        if (why := wired.sessions.state(session).closed) is not None:
+            raise CommandRefused(f"{job} was not begun: {why}")
         await stack.enter_async_context(ask_files_of(wired, session))
         await stack.enter_async_context(session_hooks(wired, session))
         line = replace(work.line, live=work.journal)

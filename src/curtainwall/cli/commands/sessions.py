@@ -156,11 +156,13 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         about = {"owner": owner.pid if owner else None, "events": state.totals.events, "calls": state.totals.calls}
         refused, reported = _counts_outside_the_gate(events)
         about |= {"requests_refused": refused, "tool_uses_reported": reported}
+        about |= {} if state.closed is None else {"closed": state.closed}
         opens = {"open_calls": calls, "approvals": asks, "budget": [_figure_json(it) for it in budget]}
         show_json({**_as_json(row), **about, **opens, **conversation_json(conversation, state)})
         return
     view = session_view(state, (), None)
     how = f", the last turn {_ENDED[row.stands]}" if row.stands in _ENDED else ""
+    how = f"{how}: {state.closed}" if state.closed else how
     how = f"{how}, process {owner.pid}" if owner else how
     if nobody_works:
         how = f", but no process works on it now; `curtainwall start --resume {row.session}` goes on"

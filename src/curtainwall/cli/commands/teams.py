@@ -47,6 +47,12 @@ def _require_asker(asker: str) -> str:
     return asker
 
 
+def _require_name(name: str | None) -> str | None:
+    if name is not None and not name.strip():
+        raise Misuse("the name of the team is empty; leave the option out to list all")
+    return name
+
+
 FromOption = Annotated[
     str, typer.Option("--from", metavar="TEAM", callback=_require_asker, show_default=False, help="the team that asks; left out, nobody")
 ]
@@ -67,8 +73,11 @@ class ListedStatus(StrEnum):
 
 @app.command("list")
 def list_teams(
-    team: Annotated[str, typer.Option(metavar="TEAM", help="only this team and its conversations")] = "",
-    asker: Annotated[str, typer.Option("--from", metavar="TEAM", help="only conversations that this team began, or `nobody`")] = "",
+    team: Annotated[str | None, typer.Option(metavar="TEAM", callback=_require_name, help="only this team and its conversations")] = None,
+    asker: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TEAM", callback=_require_name, help="only conversations that this team began, or `nobody`"),
+    ] = None,
     status: Annotated[
         ListedStatus | None,
         typer.Option(help="only such conversations: `open` have a message without an answer, `waiting` wait for a human"),
@@ -77,17 +86,17 @@ def list_teams(
 ) -> None:
     """List the teams, their conversations, and how these go."""
     setup = load_setup()
-    _require_teams(setup, team, asker)
-    teams = {name: section for name, section in setup.config.teams.items() if team in ("", name)}
+    _require_teams(setup, *filter(None, (team, asker)))
+    teams = {name: section for name, section in setup.config.teams.items() if team in (None, name)}
 
     async def look() -> tuple[list[PairFigures], dict[str, "ConversationStatus"], dict[SessionId, tuple[str, ...]], bool]:
         async with open_gate(setup) as wired:
-            figures = wired.teams.talk.figures(asker or None)
+            figures = wired.teams.talk.figures(asker)
             # This only speeds up the next listing, so a full or read-only disk must not prevent this one.
             with suppress(CurtainwallError, OSError):
                 if not asker:
                     await wired.teams.archive.keep_sums(wired.teams.talk.sums)
-            asks = {it.session: open_approvals(wired, it.session) for it in figures if team in ("", it.pair.team)}
+            asks = {it.session: open_approvals(wired, it.session) for it in figures if team in (None, it.pair.team)}
             figures = [it for it in figures if it.session in asks and (status is None or _has_status(it, asks[it.session], status))]
             is_idle = any(it.open and not is_worked_on(wired, it.session) for it in figures)
             return figures, _standings(wired), asks, is_idle

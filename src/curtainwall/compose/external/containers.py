@@ -41,6 +41,7 @@ from curtainwall.compose.external.certificates import trusted_certificates
 from curtainwall.compose.external.meter import TurnMeter
 from curtainwall.compose.external.mounts import cache_mounts, extra_mounts, is_worth_masking, mounted_path, variables_of
 from curtainwall.compose.external.providers import accesses, require_key, require_matching_keys, require_team_keys
+from curtainwall.compose.external.usual_instructions import usual_instructions
 from curtainwall.compose.free_hosts import describe_hosts
 from curtainwall.compose.gate import GatedSessions
 from curtainwall.compose.knowledge import skill_index
@@ -155,7 +156,8 @@ class ContainerAccess:
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_certificates, self.egress)
             tools, hosts = describe_tools(self.wired.tools.listing()), describe_hosts(self.wired, at.session)
-            yield ContainerNetwork(proxy.sentinels, certificates, tools, hosts, meter.settled)
+            instructions = usual_instructions(self.wired, actor.state.opened)
+            yield ContainerNetwork(proxy.sentinels, certificates, tools, hosts, instructions, meter.settled)
 
     async def _label(self, actor: Actor) -> None:
         """Add the labels of everything that is mounted, as if it had been read."""

@@ -27,6 +27,7 @@ from curtainwall.compose.connections import TurnNetworkGate
 from curtainwall.compose.external.certificates import trusted_certificates
 from curtainwall.compose.external.meter import TurnMeter
 from curtainwall.compose.external.providers import accesses, require_key, require_team_keys
+from curtainwall.compose.external.usual_instructions import usual_instructions
 from curtainwall.compose.free_hosts import describe_hosts
 from curtainwall.compose.gate import GatedSessions
 from curtainwall.compose.models import model_settings
@@ -176,7 +177,9 @@ class ProcessAccess:
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_certificates, self.egress)
             tools, hosts = describe_tools(self.wired.tools.listing()), describe_hosts(self.wired, session)
-            yield ProcessNetwork(proxy.sentinels, certificates, tools, hosts, turn)
+            state = registry.peek(session) or self.wired.sessions.state(session)
+            instructions = usual_instructions(self.wired, state.opened)
+            yield ProcessNetwork(proxy.sentinels, certificates, tools, hosts, instructions, turn)
 
 
 _MIB: Final = 1024 * 1024

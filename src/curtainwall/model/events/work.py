@@ -69,6 +69,10 @@ class ModelFailed(Event):
     usage: Usage = Usage()
 
 
+PROGRAM_INSTRUCTIONS: Final = "<program>"
+"""Stands for a file where the instructions are those of the program that opened the session; no file has this name."""
+
+
 class InstructionsPinned(Event):
     """What a workspace tells agents, as it stood when it was read; the agent goes by this, whatever becomes of the file."""
 

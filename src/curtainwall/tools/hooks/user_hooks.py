@@ -105,11 +105,11 @@ class UserHooks:
         if not self.listens(name, place):
             return _NOTHING
         if isinstance(event, Notification):
-            task = asyncio.create_task(self._fire(name, (_matched(event),), event.model_dump(mode="json"), place), name=f"{name} hooks")
+            task = asyncio.create_task(self._fire(name, (_matched(event),), _fields(event), place), name=f"{name} hooks")
             self._notifying.add(task)
             task.add_done_callback(self._notifying.discard)
             return _NOTHING
-        return await self._fire(name, (_matched(event),), event.model_dump(mode="json"), place)
+        return await self._fire(name, (_matched(event),), _fields(event), place)
 
     def listens(self, event: str, place: Place) -> bool:
         """Tell whether any hook may subscribe to an event in a place."""
@@ -231,6 +231,18 @@ def _payload(event: str, name: str, fields: Mapping[str, JsonValue], place: Plac
 def _as_claude_names_it(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return a call's arguments, with the path also under the key that hooks written for Claude Code expect."""
     return {**arguments, "file_path": arguments["path"]} if "path" in arguments else dict(arguments)
+
+
+def _fields(event: HookEvent) -> dict[str, JsonValue]:
+    """Return an event's fields. The response and the reason are also there under these plain names, which other systems use."""
+    fields = event.model_dump(mode="json")
+    match event:
+        case Stop():
+            return {**fields, "response": event.last_assistant_message}
+        case StopFailure():
+            return {**fields, "reason": event.error}
+        case _:
+            return fields
 
 
 def _matched(event: HookEvent) -> str:

@@ -220,6 +220,8 @@ def test_sessions_are_closed_unless_something_is_open_in_them(run: Run, places: 
     closed = run("sessions", "close", idle, asks, "--reason", "tidying up", "--output", "json")
     assert (closed.code, closed.json["closed"], [it["session"] for it in closed.json["kept"]]) == (1, [idle], [asks])
     assert "1 ask waits for an answer" in closed.json["kept"][0]["why"]
+    assert run("sessions", "show", idle, "--output", "json").json["closed"] == "tidying up"
+    assert "closed: tidying up" in run("sessions", "show", idle).out
     assert run("sessions", "close", asks, "--force").code == 0
     assert {row["status"] for row in run("sessions", "list", "--output", "json").json} == {"closed"}
 

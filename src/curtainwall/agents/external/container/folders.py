@@ -10,7 +10,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Final
 
-from curtainwall.agents.external import SERVER, tool_overview
+from curtainwall.agents.external import SERVER, session_overview
 from curtainwall.agents.external.container.spec import HOME, WORKSPACE, ContainerFolders, ExtraMount, LentProgram
 from curtainwall.facts import quoted
 from curtainwall.host import FileOwner, hand_over
@@ -110,10 +110,11 @@ The root file system is read-only, and what is in /tmp may be gone by your next 
 {overview}"""
 
 
-def orientation(*, is_readonly: bool = False, tools: str = "", hosts: str = "") -> str:
+def orientation(*, is_readonly: bool = False, tools: str = "", hosts: str = "", instructions: Sequence[str] = ()) -> str:
     """Return the orientation text; `tools` lists the session's tools, and `hosts` says which hosts are open."""
     readonly = " (to be read: it cannot be changed now)" if is_readonly else ""
-    return _WORDS.format(workspace=WORKSPACE, home=HOME, server=SERVER, readonly=readonly, overview=tool_overview(tools, hosts))
+    overview = session_overview(tools, hosts, *instructions)
+    return _WORDS.format(workspace=WORKSPACE, home=HOME, server=SERVER, readonly=readonly, overview=overview)
 
 
 # OpenCode installs its plugin package into every configuration directory that it can write to, and has no setting against it.

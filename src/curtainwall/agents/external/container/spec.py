@@ -171,6 +171,8 @@ class ContainerNetwork:
     """Text for the agent that lists the session's tools."""
     hosts: str = ""
     """Text for the agent about the hosts that its tools may fetch from freely."""
+    instructions: str = ""
+    """The configured instructions for sessions such as this one."""
     settled: Callable[[], Awaitable[None]] = _nothing
     """Returns once the usage of all the agent's requests so far is recorded."""
 

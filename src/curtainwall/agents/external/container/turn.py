@@ -375,7 +375,9 @@ class ContainerTurn:
     def _task(self, conversation: str) -> Task:
         provider, model = self._model()
         name = conversation or str(uuid.UUID(bytes=self.around.clock.entropy(16), version=4))
-        text = orientation(is_readonly=self.held.wish.folders.is_readonly, tools=self.reach.tools, hosts=self.reach.hosts)
+        reach, is_readonly = self.reach, self.held.wish.folders.is_readonly
+        instructions = (reach.instructions, self.past.instructions)
+        text = orientation(is_readonly=is_readonly, tools=reach.tools, hosts=reach.hosts, instructions=instructions)
         return Task(name, not conversation, text, provider, model, self.reach.keys)
 
     def _model(self) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from curtainwall.agents.external import SERVER, claude_key, tool_overview
+from curtainwall.agents.external import SERVER, claude_key, session_overview
 from curtainwall.facts import quoted
 from curtainwall.host import Bounds, Confinement, Sockets
 from curtainwall.host.home import Home
@@ -112,6 +112,8 @@ class ProcessNetwork:
     """Text for the agent that lists the session's tools."""
     hosts: str = ""
     """Text for the agent about the hosts that its tools may fetch from freely."""
+    instructions: str = ""
+    """The configured instructions for sessions such as this one."""
     turn: Callable[[TurnAt], AbstractAsyncContextManager[object]] = nullcontext
     """Opened around each turn, so that its traffic counts as the turn's and is judged as such; exits once all of it is recorded."""
 
@@ -171,6 +173,8 @@ class ProcessStart:
     conversation: str
     is_new: bool
     model: str = ""
+    instructions: str = ""
+    """The instructions of the program that opened the session."""
 
 
 def find_claude(configured: str = "") -> Path:
@@ -210,7 +214,8 @@ def prepare(folders: ProcessFolders, reach: ProcessNetwork) -> None:
 
 def command(start: ProcessStart, reach: ProcessNetwork) -> list[str]:
     """Return the command line inside the confinement, which never contains the user's text."""
-    prompt = _PROMPT.format(workspace=start.folders.workspace, server=SERVER, overview=tool_overview(reach.tools, reach.hosts))
+    overview = session_overview(reach.tools, reach.hosts, reach.instructions, start.instructions)
+    prompt = _PROMPT.format(workspace=start.folders.workspace, server=SERVER, overview=overview)
     tools = {"type": "stdio", "command": "socat", "args": ["STDIO", f"UNIX-CONNECT:{_RUN}/{TOOLS_SOCKET}"]}
     return [
         *("/bin/sh", "-c", _BRIDGED, "sh", _PROGRAM),

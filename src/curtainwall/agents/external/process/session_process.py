@@ -140,11 +140,13 @@ class SessionProcess:
         running = self.seat.running
         if running is None or not running.is_alive or running.conversation != self.past.conversation:
             return None
-        return running if running.start.model == claude_model(self.past.model) else None
+        wanted = (claude_model(self.past.model), self.past.instructions)
+        return running if (running.start.model, running.start.instructions) == wanted else None
 
     async def started(self, conversation: str, *, is_new: bool) -> RunningProcess:
         """Start a process in a conversation; record a new conversation in the log first."""
-        start = ProcessStart(self.around.program_of(), self.folders, conversation, is_new, claude_model(self.past.model))
+        model = claude_model(self.past.model)
+        start = ProcessStart(self.around.program_of(), self.folders, conversation, is_new, model, self.past.instructions)
         if is_new and conversation != self.past.conversation:
             await self.note({"conversation": conversation})
         return await self.pool.start(self.seat, start, self.tell)

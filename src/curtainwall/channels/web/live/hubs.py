@@ -132,7 +132,7 @@ class ListsHub:
         if sessions and len(sessions) <= _MOST_ROWS:
             rows = [row for session in sessions for row in index.sessions(SessionQuery(prefix=session, without_agent=OUTSIDE, limit=1))]
         else:
-            rows = list(index.sessions(SessionQuery(without_agent=OUTSIDE, limit=_MOST_ROWS))) if not streams else []
+            rows = list(index.sessions(SessionQuery(without_agent=OUTSIDE, by_activity=True, limit=_MOST_ROWS))) if not streams else []
         for row in reversed(rows):
             self._rows.send(sse_message("put", draw("row.html", row=row)))
 

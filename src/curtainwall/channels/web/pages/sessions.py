@@ -105,13 +105,14 @@ class SessionPages:
             channel=params.get("channel") or None,
             text=text or None,
             without_agent=None if with_callers else OUTSIDE,
+            by_activity=True,
             limit=shown + 1,
         )
         rows = self._site.ports.index.sessions(query)
         wider = {"q": text, "status": query.status or "", "channel": query.channel or "", "rows": min(shown * 4, _MOST_ROWS)}
         wider |= {"callers": "yes"} if with_callers else {}
         # Live rows would ignore the search.
-        live = "on=rows" if query == SessionQuery(without_agent=OUTSIDE, limit=shown + 1) else "on="
+        live = "on=rows" if query == SessionQuery(without_agent=OUTSIDE, by_activity=True, limit=shown + 1) else "on="
         return await self._site.long_page(
             request,
             "sessions.html",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 from curtainwall.agents.external import (
     ExternalHistory,
@@ -26,12 +27,19 @@ from curtainwall.agents.external.container.folders import (
 from curtainwall.agents.external.container.images import RECIPES, ImagePins
 from curtainwall.agents.external.container.owners import OWNER, ContainerOwner
 from curtainwall.model import (
+    PROGRAM_INSTRUCTIONS,
     AgentSpoke,
+    BlobRef,
     Broken,
+    Digest,
     ExtensionNoted,
+    HistoryInherited,
+    InstructionsPinned,
     MessageAccepted,
     MessageId,
     NotFound,
+    Payload,
+    SessionId,
     TextStreamed,
     ToolEffect,
     ToolSpec,
@@ -41,6 +49,7 @@ from curtainwall.model import (
     TurnStarted,
     TurnStatus,
     Who,
+    encode_event,
 )
 from tests.support.covers import covers
 from tests.support.waiting import until
@@ -123,6 +132,25 @@ def test_the_orientation_lists_the_tools_and_recommends_a_plan() -> None:
 
 
 NAMES = [("files", "write"), ("files", "read"), ("we.ird", "a\nb")]
+
+
+@covers("library.arguments-of-open-session")
+def test_instructions_of_a_program_are_told_also_after_a_fork() -> None:
+    def pinned(path: str, text: str) -> InstructionsPinned:
+        return InstructionsPinned(at=1, path=path, digest=Digest("0" * 64), text=Payload(inline=text))
+
+    past = ExternalHistory("container", lambda payload: payload.inline)
+    for event in (pinned("AGENTS.md", "a file"), pinned(PROGRAM_INSTRUCTIONS, "Be brief."), pinned(PROGRAM_INSTRUCTIONS, "Be kind {}.")):
+        past.take(event)
+    assert past.instructions == "Be kind {}."
+    assert orientation(instructions=("", past.instructions)).endswith("<instructions>\nBe kind {}.\n</instructions>")
+    assert "<instructions>" not in orientation(instructions=("", " "))
+    kind, _, content = encode_event(pinned(PROGRAM_INSTRUCTIONS, "Be brief."))
+    parents: list[JsonValue] = [{"type": kind, "event": json.loads(content)}]
+    fork = ExternalHistory("container", lambda payload: parents if payload.blob else payload.inline)
+    blob = BlobRef(digest="0" * 64, size=1)
+    fork.take(HistoryInherited(at=1, parent=SessionId("parent"), upto=1, history=blob, how="fork"))
+    assert fork.instructions == "Be brief."
 
 
 @covers("oneshot.changed-files")

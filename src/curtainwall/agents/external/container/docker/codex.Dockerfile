@@ -4,7 +4,8 @@ FROM ${BASE} AS fetched
 LABEL curtainwall.recipe=codex
 USER root
 ARG PROCESSOR=x64
-RUN apt-get update && apt-get install -y --no-install-recommends npm && rm -rf /var/lib/apt/lists/*
+# An image of the user's may have an npm that does not go together with that of Debian.
+RUN command -v npm >/dev/null || { apt-get update && apt-get install -y --no-install-recommends npm && rm -rf /var/lib/apt/lists/*; }
 ARG VERSION=0.166.0
 # What npm verified must be what was pinned here.
 ARG DIGEST_x64=sha512-CxDm3+D1cpbGJeHrdzINoG+3wn9BVncP4qpZaaNYkxe8iPtRJOYyCJnnPoVjWRIBvI9vPKbRoifsMSA5xDaUpw==

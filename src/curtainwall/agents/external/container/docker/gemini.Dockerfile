@@ -4,7 +4,8 @@ FROM ${BASE} AS fetched
 LABEL curtainwall.recipe=gemini
 USER root
 ARG PROCESSOR=x64
-RUN apt-get update && apt-get install -y --no-install-recommends npm && rm -rf /var/lib/apt/lists/*
+# An image of the user's may have an npm that does not go together with that of Debian.
+RUN command -v npm >/dev/null || { apt-get update && apt-get install -y --no-install-recommends npm && rm -rf /var/lib/apt/lists/*; }
 ARG VERSION=0.61.0
 # What npm verified must be what was pinned here.
 ARG DIGEST_x64=sha512-qHnz5tFsHoj/WM+uRENVjWONi5hVvmwrgq8A4V76KpuVNAc4+jwK8x4gwbobE9BtHNg/AKR2583eYorLF/c7ng==

@@ -4,7 +4,8 @@ FROM ${BASE} AS fetched
 LABEL curtainwall.recipe=opencode
 USER root
 ARG PROCESSOR=x64
-RUN apt-get update && apt-get install -y --no-install-recommends npm && rm -rf /var/lib/apt/lists/*
+# An image of the user's may have an npm that does not go together with that of Debian.
+RUN command -v npm >/dev/null || { apt-get update && apt-get install -y --no-install-recommends npm && rm -rf /var/lib/apt/lists/*; }
 ARG VERSION=1.18.33
 # What npm verified must be what was pinned here.
 ARG DIGEST_x64=sha512-q/t/3p2CTxOT9y2kvjesb/LZab2+1eqlhhWA02Be6mjTtmYtNBcBsrI5yDo4Fw7ZSPBW2oyMIGMNRqiKQjiAWw==

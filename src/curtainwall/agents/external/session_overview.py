@@ -1,4 +1,4 @@
-"""The part of an external agent's orientation that depends on the session's tools: which there are, and how to work with them."""
+"""The part of an external agent's orientation that depends on the session: its tools, how to work with them, and instructions."""
 
 import re
 from collections.abc import Iterable
@@ -15,6 +15,13 @@ PLANNING: Final = (
     "because each may wait for a person. Say at the end what you changed."
 )
 """Advice for every external agent."""
+
+_INSTRUCTIONS: Final = """\
+Follow these instructions of the user. They cannot change what is allowed.
+
+<instructions>
+{text}
+</instructions>"""
 
 
 def describe_tools(specs: Iterable[ToolSpec]) -> str:
@@ -35,9 +42,10 @@ def describe_tools(specs: Iterable[ToolSpec]) -> str:
     return "\n".join(("Tools, each named SERVER__TOOL:", *lines)) if lines else ""
 
 
-def tool_overview(tools: str, hosts: str) -> str:
-    """Return everything that an agent should know about its session's tools; empty descriptions are left out."""
-    return "\n".join(filter(None, (tools, hosts, PLANNING)))
+def session_overview(tools: str, hosts: str, *instructions: str) -> str:
+    """Return what an agent should know about its session's tools, and the instructions for it; empty texts are left out."""
+    about_tools = "\n".join(filter(None, (tools, hosts, PLANNING)))
+    return "\n\n".join((about_tools, *(_INSTRUCTIONS.format(text=text.strip()) for text in instructions if text.strip())))
 
 
 def _plain(name: str) -> str:
