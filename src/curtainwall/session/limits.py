@@ -35,12 +35,17 @@ class BreakerLimits:
 
 def count_repeats(repeats: Mapping[Digest, tuple[Millis, ...]], digest: Digest, now: Millis, limits: BreakerLimits) -> int:
     """Return how often the subject was requested within the window."""
-    return sum(1 for at in repeats.get(digest, ()) if at > now - limits.window)
+    return _count(repeats.get(digest, ()), now, limits)
 
 
 def count_asks(asks: Sequence[Millis], now: Millis, limits: BreakerLimits) -> int:
     """Return how many asks there were within the window."""
-    return sum(1 for at in asks if at > now - limits.window)
+    return _count(asks, now, limits)
+
+
+def _count(times: Sequence[Millis], now: Millis, limits: BreakerLimits) -> int:
+    """Return how many of these times are near. Times from before the clock was set back are later than now, and do not count."""
+    return sum(1 for at in times if abs(now - at) < limits.window)
 
 
 def remember_repeat(repeats: Mapping[Digest, tuple[Millis, ...]], digest: Digest, at: Millis) -> Mapping[Digest, tuple[Millis, ...]]:

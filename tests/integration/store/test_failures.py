@@ -201,6 +201,23 @@ def test_nothing_more_is_written_once_the_wal_was_taken_away_beneath_a_process_a
     assert disk.open().log.head(A) == 2
 
 
+def test_a_log_that_was_set_back_beneath_an_open_store_is_not_written_to(disk: OnDisk) -> None:
+    store = disk.open()
+    run(store.log.append(batch(A, 0, spoke())))
+    store.close()
+    kept = (disk.home / "curtainwall.db").read_bytes()
+    store = disk.open()
+    run(store.log.append(batch(A, 1, spoke())))
+    store.close()
+    store = disk.open()
+    (disk.home / "curtainwall.db").write_bytes(kept)
+    for path in disk.home.glob("curtainwall.db-*"):
+        path.unlink()
+    with pytest.raises(Broken, match="1 entries that were written are not in"):
+        run(store.log.append(batch(B, 0, spoke())))
+    store.close()
+
+
 def test_a_loss_is_noticed_and_accepted_once(disk: OnDisk) -> None:
     store = disk.open()
     run(store.log.append(batch(A, 0, spoke())))

@@ -32,6 +32,7 @@ def made(here: Situation, what: Subject, times: int) -> Situation:
 
 
 LAST = wish("last", write("/srv/own/a"))
+_DAY = 86_400_000
 
 
 @covers("session.a-loop-is-broken")
@@ -96,6 +97,14 @@ def test_context_without_a_human_does_not() -> None:
     made(given(ready()), LAST.subject, 20).happened(context).when(requested(LAST)).then(CallRequested, LoopDetected, CallDenied)
 
 
+@covers("session.a-loop-is-broken")
+def test_repeats_from_before_the_clock_was_set_back_do_not_count() -> None:
+    here = made(given(ready()), LAST.subject, 20)
+    here.later(-_DAY).when(requested(LAST)).then(CallRequested, CallPermitted)
+    # What a small correction of the clock leaves ahead of it counts as before.
+    here.later(-1_000).when(requested(LAST)).then(CallRequested, LoopDetected, CallDenied)
+
+
 @covers("session.an-ask-storm-is-broken")
 def test_a_storm_of_asks_is_denied() -> None:
     here = given(ready(), *(asked(wish(f"c{number}", push(f"github.com/me/{number}"))) for number in range(29)))
@@ -104,7 +113,8 @@ def test_a_storm_of_asks_is_denied() -> None:
     here.when(asked(last)).then(
         CallRequested, LoopDetected(at=NOW, call=last.call, what="ask-storm", count=30), like(CallDenied, verdict__because=("ask-storm",))
     )
-    here.later(60_000).when(asked(last)).then(CallRequested, ApprovalAsked)
+    for later in (60_000, -_DAY):
+        here.later(later).when(asked(last)).then(CallRequested, ApprovalAsked)
 
 
 def test_a_storm_does_not_keep_the_same_subject_from_joining() -> None:

@@ -76,7 +76,7 @@ def verify(
             show_json({"ok": wrong is None, "entries": 0, "sessions": 0, "fault": wrong})
         else:
             show(f"wrong: {wrong}" if wrong else f"ok: there is no log in `{find_home().root}` yet, so there is nothing to verify")
-            if wrong is not None:
+            if wrong is not None and loss is None:
                 note(_next_step(None))
         raise typer.Exit(0 if wrong is None else 1)
     with _store() as store:
@@ -95,10 +95,11 @@ def verify(
         losses = [*_lost_in_rescues(store), *_accepted_losses(store)] if only is None else []
         loss = store.loss() if only is None else None
         list_fault = store.verify_lists() if only is None and fault is None else None
+    is_lost = loss is not None and loss.entries > 0
     wrong = None
     if fault is not None:
         wrong = str(fault)
-    elif loss is not None and loss.entries:
+    elif is_lost:
         wrong = str(loss)
     elif missing:
         wrong = f"`session:{missing[0]}`: stream missing: its `audit.jsonl` is there, and the log knows nothing of it"
@@ -120,7 +121,10 @@ def verify(
             note(text)
     else:
         show(f"wrong: {wrong}")
-        if unsealed is not None and fault is None and not missing and not file_faults and blob_error is None:
+        if is_lost and fault is None:
+            # It says itself what to do, and nothing else that is wrong matters before that.
+            pass
+        elif unsealed is not None and fault is None and not missing and not file_faults and blob_error is None:
             note("look at the sessions, then keep `curtainwall audit head` elsewhere and use --against, which is about those heads alone")
         elif list_fault is not None and wrong == str(list_fault):
             note("the log is what was written, and decisions are made from it alone; lists are only for looking things up")
@@ -235,39 +239,42 @@ def accept_loss_(
             note(str(loss))
         confirm("go on without what is lost?", yes=yes)
         accept_loss(home.root, SystemClock())
-    ended = [] if loss is None else asyncio.run(_settled_after(loss))
+    left, ended = ([], []) if loss is None else asyncio.run(_settled_after(loss))
     if output is Output.JSON:
         sessions = [] if loss is None else [str(each) for each in loss.sessions]
         show_json({"lost": loss is not None, "entries": loss.entries if loss else 0, "sessions": sessions, "ended": ended})
         return
     show("the log has lost nothing; nothing was changed" if loss is None else "the log goes on with what is left")
     for each in () if loss is None else loss.sessions:
-        note(f"{each}: its audit file told of more and is kept beside the new one; the session counts as sensitive")
+        if each in left:
+            note(f"{each}: its audit file told of more and is kept beside the new one; the session counts as sensitive")
+        else:
+            note(f"{each}: nothing of it is left in the log; its files, and what its audit file told, stay in `{home.session(each).root}`")
     for each in ended:
         note(f"{each}: its turn was ended, since what it did last is not known")
     if loss is not None:
         note("look at `curtainwall grants list`: an approval that was revoked in what is lost is back")
 
 
-async def _settled_after(loss: Loss) -> list[str]:
-    """End the open turns, so that nothing is done twice, and label the sessions that lost entries."""
-    ended: list[str] = []
+async def _settled_after(loss: Loss) -> tuple[list[SessionId], list[SessionId]]:
+    """End the open turns, so that nothing is done twice, and label what is left of the sessions that lost entries; return both."""
+    ended: list[SessionId] = []
     # Start-up time: reading the log needs no rules.
     from curtainwall.compose.sessions import open_sessions
     from curtainwall.compose.setup import ActiveSetup, load_setup
 
     setup = load_setup()
     async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
-        affected = [session for session in loss.sessions if sessions.store.log.head(session_stream(session))]
+        left = [session for session in loss.sessions if sessions.store.log.head(session_stream(session))]
         assert isinstance(sessions.store, SqliteStore)
-        for session in affected:
+        for session in left:
             sessions.store.rebuild_audit(session)
             await sessions.registry.send(session, AddLabels(by=SYSTEM, labels=_UNKNOWN))
         for row in sessions.store.index.sessions(SessionQuery(limit=_EVERY_SESSION)):
             with suppress(CommandRefused):
                 await sessions.registry.send(row.session, InterruptTurn(by=SYSTEM))
-                ended.append(str(row.session))
-    return ended
+                ended.append(row.session)
+    return left, ended
 
 
 @app.command("rescue")
