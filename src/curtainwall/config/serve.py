@@ -48,4 +48,6 @@ class ServeSection(Section):
         None, alias="status-port", description="a port on this machine alone for `/health` and `/metrics`"
     )
     grace: Duration = Field(5, description="calls that run when `serve` is told to stop may take so long to come to their end")
-    traces: bool = Field(True, description="give spans and metrics to OpenTelemetry if its own variables configure it; read when `serve` starts")
+    traces: bool = Field(
+        True, description="give spans and metrics to OpenTelemetry if its own variables configure it; read when `serve` starts"
+    )

@@ -97,7 +97,9 @@ class Everywhere:
     async def are_over(self, name: str) -> list[dict[str, Any]]:
         """Wait until every session of a name is done, and return them."""
         return await asyncio.to_thread(
-            until, lambda: (rows := self.sessions(name)) and all(row["status"] in ("ready", "closed") and row["turns"] for row in rows) and rows, 90
+            until,
+            lambda: (rows := self.sessions(name)) and all(row["status"] in ("ready", "closed") and row["turns"] for row in rows) and rows,
+            90,
         )
 
 

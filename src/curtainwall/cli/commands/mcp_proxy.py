@@ -21,8 +21,8 @@ from curtainwall.compose.gate import GatedSessions, open_gate
 from curtainwall.compose.setup import Setup, load_setup
 from curtainwall.compose.store import open_store
 from curtainwall.host import is_served
-from curtainwall.host.user import local_user
 from curtainwall.host.home import Home, private_directory
+from curtainwall.host.user import local_user
 from curtainwall.model import SessionId, TryLater, session_stream
 from curtainwall.operations.lookup import find_session
 from curtainwall.operations.open import complete_opening
