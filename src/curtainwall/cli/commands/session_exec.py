@@ -45,15 +45,12 @@ async def _run(home: Home, row: SessionRow, command: tuple[str, ...], variables:
             raise CommandRefused(f"session {row.session} has no container now; one starts with its next message")
         container, is_paused = ours[-1].id, ours[-1].state == "paused"
         if is_paused:
+            # It is not paused again: a turn may have taken it up meanwhile, and would hang.
             await engine.resume(container)
-        try:
-            async with engine.run(container, command, {**variables, **SURROUNDINGS}) as program:
-                while (piece := await program.read()) is not None:
-                    _write(*piece)
-                code = await engine.exit_code(program.id)
-        finally:
-            if is_paused:
-                await engine.pause(container)
+        async with engine.run(container, command, {**variables, **SURROUNDINGS}) as program:
+            while (piece := await program.read()) is not None:
+                _write(*piece)
+            code = await engine.exit_code(program.id)
         return 1 if code is None else code
     finally:
         await engine.close()
