@@ -1,4 +1,4 @@
-"""The words of the house: ids, events, commands, subjects and ports. It knows nobody."""
+"""The vocabulary that all packages share: ids, events, commands, subjects and ports. It imports no other package."""
 
 from typing import TYPE_CHECKING
 

@@ -9,7 +9,7 @@ from curtainwall.model.people import Who
 from curtainwall.model.subjects import Role
 
 BY_HOOK: Final = "hook:"
-"""How the rule ids begin under which hooks ask."""
+"""The prefix of the rule ids of hooks that ask."""
 
 
 class GrantScope(StrEnum):
@@ -30,7 +30,7 @@ class Settlement(StrEnum):
 
 
 class Cover(Frozen):
-    """One asked role on one resource, and the rules that asked: all of them were shown to the human."""
+    """One asked role on one resource, and the rules that asked; the human was shown all of them."""
 
     role: Role
     value: str
@@ -38,10 +38,10 @@ class Cover(Frozen):
 
     @property
     def left_open(self) -> str:
-        """Return what of an approved call role and resource do not say, in words that follow `given`; nothing where they say it all.
+        """Return what the role and the resource leave unsaid about an approved call, in words that follow `given`; "" if nothing.
 
-        The words of a command run something else in another directory or behind other commands, the name of a tool does not say what it
-        is called with, and a hook may have asked about anything in the call.
+        The same command runs something else in another directory or after other commands, a tool's name does not include its arguments,
+        and a hook may have asked about anything in the call.
         """
         if any(rule.startswith(BY_HOOK) for rule in self.rules):
             return "for a hook's question without the call itself"
@@ -51,10 +51,10 @@ class Cover(Frozen):
 
 
 class Grant(Frozen):
-    """A standing answer. With a digest it answers only that exact subject; `plan` names the plan whose step that is, once.
+    """A standing answer. With a digest it covers only that exact subject; with `plan`, one step of that plan, once.
 
-    Without one it answers for every call that asks about the same things, except where these leave open what is approved, and for none of
-    an external tool.
+    Without a digest it covers every call that asks about the same things, unless these leave open what is approved, but no call of an
+    external tool.
     """
 
     id: GrantId
@@ -67,13 +67,13 @@ class Grant(Frozen):
 
     @property
     def lapsed(self) -> str:
-        """Return why the grant answers nothing any more, in words that can follow a colon; nothing where it answers."""
+        """Return why the grant no longer covers any call, in words that can follow a colon; "" if it still does."""
         left_open = next((cover.left_open for cover in self.covers if cover.left_open), "") if self.digest is None else ""
         return f"it was given {left_open}; approve the call again" if left_open else ""
 
 
 class LabelSource(Frozen):
-    """What set a label: the call and the resource it touched, or another origin in words that can follow `was set by`."""
+    """The origin of a label: the call and the resource it touched, or words that can follow `was set by`."""
 
     label: Label
     call: CallId | None = None

@@ -1,4 +1,4 @@
-"""Payloads: small ones stand in the event, big ones are named by their digest."""
+"""Payloads: an event holds small ones itself, and refers to big ones by their digest."""
 
 from pydantic import JsonValue
 

@@ -1,4 +1,4 @@
-"""What a session may use up, and how sure we are of what it used."""
+"""The budgets of a session, and how certain we are of what it used."""
 
 from enum import StrEnum
 from typing import Final
@@ -26,7 +26,7 @@ class Basis(StrEnum):
 
 
 class Usage(Frozen):
-    """What one model request used; a figure below nothing would give budget back, so there is none."""
+    """The usage of one model request. Negative figures are refused, because they would give budget back."""
 
     input_tokens: NonNegativeInt = 0
     output_tokens: NonNegativeInt = 0
@@ -37,7 +37,7 @@ class Usage(Frozen):
 
 
 NO_LIMIT: Final = 10**12
-"""A limit that nobody reaches, and more than that, stands for none."""
+"""This limit and any higher one mean that there is no limit."""
 
 
 class Limits(Frozen):

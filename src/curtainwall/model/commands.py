@@ -1,4 +1,4 @@
-"""What someone wants of a session, in the imperative; any of them may be refused."""
+"""The commands that a session takes, named in the imperative; each of them may be refused."""
 
 from typing import Annotated, Literal, cast, get_args
 
@@ -20,7 +20,7 @@ from curtainwall.model.verdicts import Mode, Verdict
 
 
 class Command(Frozen):
-    """The common part of every wish: who has it."""
+    """The part that all commands have in common: who gave it."""
 
     by: Who
 
@@ -43,11 +43,11 @@ class OpenSession(Command):
     job: str = ""
     hook: str = ""
     channel: str = ""
-    """Where its people talk; left out, where whoever opens it does."""
+    """The channel where its people talk; by default, the one that opens it."""
 
 
 class InheritHistory(Command):
-    """Take over what the parent knew."""
+    """Inherit the parent's history."""
 
     parent: SessionId
     upto: int
@@ -57,25 +57,25 @@ class InheritHistory(Command):
 
 
 class ReadySession(Command):
-    """Say that agent and tools are there."""
+    """Confirm that the agent and the tools are ready."""
 
 
 class RenameSession(Command):
-    """Give the session another name."""
+    """Rename the session."""
 
     name: str
 
 
 class CloseSession(Command):
-    """End the session; log and workspace stay."""
+    """End the session; its log and workspace remain."""
 
     reason: str
     at_rest: bool = False
-    """Only if nothing is open in it: no turn, no queued message, no ask."""
+    """Only if nothing is open in the session: no turn, no queued message, no ask."""
 
 
 class ReopenSession(Command):
-    """Open a closed session again; does nothing to one that is open."""
+    """Reopen a closed session; does nothing if the session is open."""
 
 
 class ChangeMode(Command):
@@ -91,7 +91,7 @@ class ChangeModel(Command):
 
 
 class DisableRule(Command):
-    """Let the asks of one rule count as answered in this session."""
+    """Treat the asks of one rule as answered in this session."""
 
     rule: RuleId
 
@@ -109,7 +109,7 @@ class AddLabels(Command):
 
 
 class AddRoute(Command):
-    """Show this session's asks at another place too."""
+    """Also show this session's asks at another place."""
 
     route: Route
 
@@ -127,13 +127,13 @@ class SendMessage(Command):
     text: str
     role: Literal["human", "context"] = "human"
     proven: bool = True
-    """Whether the channel knows who wrote it, or only has somebody else's word for that, as a homeserver's."""
+    """Whether the channel itself verified the author, or relies on a third party such as a homeserver."""
     once: bool = False
-    """It is a single task: the session ends when the task is done and nothing else is open."""
+    """This is a single task: the session ends when the task is done and nothing else is open."""
 
 
 class WithdrawMessage(Command):
-    """Take back a message that still waits in the queue."""
+    """Withdraw a message that is still queued."""
 
     message: MessageId
 
@@ -149,7 +149,7 @@ class MessagePeer(Command):
 
 
 class DeliverMessage(Command):
-    """Take in a message that another team's session sent."""
+    """Accept a message from another team's session."""
 
     message: MessageId
     text: str
@@ -159,36 +159,36 @@ class DeliverMessage(Command):
 
 
 class SendHeldAnswer(Command):
-    """Let an answer go that waited for a yes."""
+    """Send an answer that was waiting for approval."""
 
     message: MessageId
 
 
 class WithholdAnswer(Command):
-    """Send words of ours in place of an answer that may not leave."""
+    """Send a notice of ours instead of an answer that may not leave."""
 
     message: MessageId
     why: str
 
 
 class TakePeerAnswer(Command):
-    """Take in the answer to a message of this session."""
+    """Accept the answer to a message that this session sent."""
 
     answer: PeerAnswer
 
 
 class ExpireMessages(Command):
-    """Settle the waiting messages of teams whose time is over."""
+    """Settle the teams' messages that have waited too long."""
 
 
 class StartTurn(Command):
-    """Let the agent take up what is queued."""
+    """Have the agent work on the queued messages."""
 
     turn: TurnId
 
 
 class ResumeTurn(Command):
-    """Let a waiting turn go on."""
+    """Continue a turn that was waiting."""
 
     turn: TurnId
 
@@ -198,13 +198,13 @@ _KINDS = frozenset(_PROGRESS.values())
 
 
 def _tag(event: Progress, tell: SerializerFunctionWrapHandler) -> dict[str, JsonValue]:
-    # Some events have the same keys as others (a piece of text and a whole message), so in a command each says which it is.
+    # Some events have the same keys as others (a piece of text and a whole message), so in a command each names its type.
     return {"event": type(event).__name__, **tell(event)}
 
 
 def _untag(value: object, read: ValidatorFunctionWrapHandler) -> Progress:
     if type(value) in _KINDS:
-        # It was read when it was made, and cannot have changed since.
+        # It was validated when it was created, and it is immutable.
         return cast("Progress", value)
     if isinstance(value, dict) and "event" in value:
         fields = dict(cast("dict[str, object]", value))
@@ -214,17 +214,17 @@ def _untag(value: object, read: ValidatorFunctionWrapHandler) -> Progress:
 
 
 TaggedProgress = Annotated[Progress, WrapSerializer(_tag), WrapValidator(_untag)]
-"""Something that an agent told of its work, inside a command."""
+"""An event of the agent's work, inside a command."""
 
 
 class RecordProgress(Command):
-    """Keep what the agent told of its work."""
+    """Record events of the agent's work."""
 
     events: tuple[TaggedProgress, ...]
 
 
 class EndTurn(Command):
-    """Say how the turn ended, and keep what the agent told last along with it."""
+    """Record how the turn ended, together with the agent's last events."""
 
     turn: TurnId
     status: TurnStatus
@@ -235,25 +235,25 @@ class EndTurn(Command):
 
 
 class InterruptTurn(Command):
-    """Stop the turn: one that waits ends at once, one that works is asked to. Where a turn is named, no other is stopped."""
+    """Stop the turn: a waiting one ends at once, a running one is asked to stop. With `turn`, only that turn."""
 
     turn: TurnId | None = None
 
 
 class AskCompaction(Command):
-    """Replace older messages by a summary, with an eye on these instructions."""
+    """Replace older messages by a summary that follows these instructions."""
 
     instructions: str = ""
 
 
 class SetCompaction(Command):
-    """Compact when this share of the context is used, or never by itself."""
+    """Compact automatically when this share of the context is used; without a share, never."""
 
     threshold: float | None
 
 
 class HookSays(Frozen):
-    """What a hook wants for a call: it can only make a verdict stricter."""
+    """A hook's demand on a call; it can only make the verdict stricter."""
 
     effect: Literal["ask", "deny"]
     hook: str
@@ -268,14 +268,14 @@ class RequestCall(Command):
     turn: TurnId | None = None
     hook: HookSays | None = None
     of_program: bool = False
-    """A program makes the call, and can be saved where that has to be written along with the decision."""
+    """A program makes the call and can be saved, if that has to be written together with the decision."""
     program: SavedProgram | None = None
     along: MessagePeer | None = None
-    """The message that the call is about: where the call is permitted at once, it leaves together with the permit."""
+    """The message that the call sends; if the call is permitted at once, it leaves together with the permit."""
 
 
 class RefuseCall(Command):
-    """Record a call that never became a subject: an unknown tool, arguments that mean nothing."""
+    """Record a call that never became a subject, because of an unknown tool or meaningless arguments."""
 
     call: CallId
     subject: Subject
@@ -284,14 +284,14 @@ class RefuseCall(Command):
 
 
 class ProceedCall(Command):
-    """Look again at a call whose approval was granted, with facts made anew."""
+    """Judge a call again, with fresh facts, after its approval was granted."""
 
     call: CallId
     subject: Subject
 
 
 class FinishCall(Command):
-    """Record what came of a permitted call."""
+    """Record the outcome of a permitted call."""
 
     call: CallId
     permit: PermitId
@@ -301,7 +301,7 @@ class FinishCall(Command):
 
 
 class DropCall(Command):
-    """Say that nobody waits for this call any more; without `keep_answer`, a yes that it had goes with it."""
+    """Drop a call that is no longer awaited; without `keep_answer`, its approval is dropped too."""
 
     call: CallId
     why: str
@@ -327,30 +327,30 @@ class ExpireApprovals(Command):
     """Settle the approvals whose deadline has passed."""
 
     overdue: tuple[ApprovalId, ...] = ()
-    """Those whose time is over by a clock that nobody sets, whatever the time of day is now."""
+    """The approvals that are overdue by a monotonic clock, whatever the time of day is."""
 
 
 class RevokeGrant(Command):
-    """Take a standing answer back."""
+    """Revoke a standing answer."""
 
     grant: GrantId
 
 
 class RaiseBudget(Command):
-    """Allow more of something."""
+    """Raise a budget."""
 
     kind: BudgetKind
     limit: float
 
 
 class CountSpending(Command):
-    """Count what the sessions that share this one's budget have used."""
+    """Count the usage of the sessions that share this one's budget."""
 
     usage: Usage
 
 
 class RepairSession(Command):
-    """Close what a crash left open; given by whoever takes over a session that had no owner."""
+    """Close what a crash left open; the new owner of an orphaned session gives this command."""
 
 
 AnyCommand = (

@@ -19,7 +19,7 @@ from curtainwall.model.ids import Millis, StreamId
 _EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(AnyEvent)}
 _COMMANDS: dict[str, type[AnyCommand]] = {kind.__name__: kind for kind in get_args(AnyCommand)}
 _readers: dict[str, Callable[[bytes], AnyEvent]] = {}
-"""What reads each type of event, since one of it was first read: a long log has many of the same type."""
+"""The validator of each event type that was read before: a long log has many events of one type."""
 
 IGNORABLE = ExtensionNoted.__name__
 
@@ -56,7 +56,7 @@ def _reader(kind: str) -> Callable[[bytes], AnyEvent]:
 
 
 def version_of(kind: str) -> int | None:
-    """Return the version in which this program writes an event type, or None for one it does not know."""
+    """Return the version in which this program writes an event type, or None for an unknown type."""
     found = _EVENTS.get(kind)
     return found.VERSION if found else None
 
@@ -79,7 +79,7 @@ def decode_command(kind: str, payload: bytes) -> AnyCommand:
 
 def _bytes(value: AnyEvent | AnyCommand) -> bytes:
     try:
-        # Everything is written out: a default that changes in a later version must not change what an old log says.
+        # Write defaults too: if a later version changes a default, old logs must keep their meaning.
         return value.__pydantic_serializer__.to_json(value)
     except PydanticSerializationError:
         raise Broken(f"this `{type(value).__name__}` cannot be stored: it holds half a character, which no encoding can hold") from None
@@ -91,7 +91,7 @@ def _first(error: ValidationError) -> str:
 
 
 class Entry(NamedTuple):
-    """One stored event: its place, its bytes, and the hash that binds it to the entry before it; a tuple, because many are read at once."""
+    """One stored event: its place, its bytes, and the hash that links it to the previous entry. A tuple, because many are read at once."""
 
     stream: StreamId
     seq: int
@@ -130,7 +130,7 @@ class FoldSnapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One event as others read it."""
+    """One event as readers of the feed receive it."""
 
     stream: StreamId
     seq: int
@@ -139,7 +139,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Write:
-    """Events for one stream, if it still ends at `expected`; without events it only checks that."""
+    """Events to append to a stream if it still ends at `expected`; without events, only that check."""
 
     stream: StreamId
     expected: int
@@ -147,13 +147,13 @@ class Write:
 
     @cached_property
     def encoded(self) -> tuple[tuple[str, int, bytes], ...]:
-        """Return the events as they are stored: made once, for whoever writes them and whoever counts their bytes."""
+        """Return the events in their stored form, built once for both writing and counting bytes."""
         return tuple(map(encode_event, self.events))
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A command for a stream's inbox. The same key twice is the same command."""
+    """A command for a stream's inbox. The key identifies the command."""
 
     stream: StreamId
     key: str
@@ -162,7 +162,7 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a command: the stream's last entry after it, or why it was refused."""
+    """The outcome of a command: the stream's last entry after it, or why it was refused."""
 
     seq: int | None = None
     code: str = ""
@@ -171,7 +171,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A command in an inbox that nobody has decided yet."""
+    """An undecided command in an inbox."""
 
     row: int
     stream: StreamId
@@ -181,7 +181,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """A command that this batch decides: by its inbox row, or by its key where the owner took it directly."""
+    """A command that this batch decides, named by its inbox row, or by its key if the owner took it directly."""
 
     stream: StreamId
     key: str
@@ -190,7 +190,7 @@ class Consumed:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is written together or not at all."""
+    """Everything that is written in one commit."""
 
     writes: tuple[Write, ...]
     consumed: tuple[Consumed, ...] = ()
@@ -199,7 +199,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Which process decides for a stream; it only serves messages, the lock is what counts."""
+    """The process that decides for a stream. Only for messages; what counts is the lock."""
 
     pid: int
     since: Millis

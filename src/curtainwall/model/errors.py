@@ -1,4 +1,4 @@
-"""Errors, named by what the reader should do or whose fault it is; and what is wrong with data from outside, in our own words."""
+"""Errors, named by what the reader should do or whose fault it is, and plain descriptions of invalid data from outside."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,11 @@ from pydantic import ValidationError
 
 
 class CurtainwallError(Exception):
-    """Everything that we raise on purpose; the message is lower-case, without a full stop, user input in backticks."""
+    """The base of all errors that we raise on purpose. Messages are lower-case, without a full stop, with user input in backticks."""
 
 
 class CommandRefused(CurtainwallError):
-    """The command cannot be followed in the session's present state; nothing changed."""
+    """The command cannot be carried out in the session's current state; nothing changed."""
 
     code = "refused"
 
@@ -34,13 +34,13 @@ class AlreadyAnswered(CommandRefused):
 
 
 class NotFound(CommandRefused):
-    """There is nothing of that name here."""
+    """Nothing here has that name."""
 
     code = "not-found"
 
 
 class NotAllowed(CommandRefused):
-    """Whoever asked may not do this; an operator can."""
+    """The sender may not do this; an operator can."""
 
     code = "not-allowed"
 
@@ -52,15 +52,15 @@ class OverBudget(CommandRefused):
 
 
 class OpeningFailed(CurtainwallError):
-    """A session could not be opened; nothing of it is left."""
+    """A session could not be opened; no trace of it remains."""
 
 
 class TurnFailed(CurtainwallError):
-    """The agent could not do its work; the message is kept with the failure, and the session can be used further."""
+    """The agent could not do its work; the message is kept with the failure, and the session remains usable."""
 
 
 class BadCall(CurtainwallError):
-    """An agent's call that means nothing certain; `rule` says which structural rule refuses it."""
+    """An agent's call without one clear meaning; `rule` names the structural rule that refuses it."""
 
     def __init__(self, rule: str, message: str) -> None:
         super().__init__(message)
@@ -68,20 +68,20 @@ class BadCall(CurtainwallError):
 
 
 class Conflict(CurtainwallError):
-    """Someone else wrote to the stream first; read again and decide anew."""
+    """Another process wrote to the stream first; read and decide again."""
 
 
 class TryLater(CurtainwallError):
-    """Nothing was written because of something that passes: a full disk, a locked database.
+    """Nothing was written, for a temporary reason: a full disk, a locked database.
 
-    Where whoever was writing died and nobody can look at what it wrote, the message says that this is not known.
+    If the writer died and its writes cannot be inspected, the message says that the outcome is unknown.
     """
 
 
 class Undecided(CurtainwallError):
-    """Whoever owns the session has not decided yet. The command is kept, and sending it again would be saying it twice.
+    """The session's owner has not decided yet. The command is kept, so sending it again would duplicate it.
 
-    Whatever would have come after the command was not done; whoever had that in mind says so in place of the usual `meanwhile`.
+    The steps that should have followed the command were not taken; a caller that had planned some describes them in `meanwhile`.
     """
 
     def __init__(self, session: str, owner: int | None, meanwhile: str = "this is kept and counts as soon as it does") -> None:
@@ -93,7 +93,7 @@ class Undecided(CurtainwallError):
 
 
 class Broken(CurtainwallError):
-    """Data or a rule file is damaged; nothing goes on until it is repaired."""
+    """Data or a rule file is damaged and must be repaired before anything continues."""
 
 
 REFUSALS: dict[str, type[CommandRefused]] = {
@@ -134,10 +134,10 @@ _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
 
 
 def explain_invalid(error: ValidationError, which: int = 0) -> tuple[Place, str]:
-    """Return where data does not fit and how, as what can follow its name; of several faults the first, or the one that is wanted."""
+    """Return where data is invalid, and why, in words that can follow its name; of several faults, the one that `which` selects."""
     first = error.errors(include_url=False, include_input=False)[which]
     values = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in first.get("ctx", {}).items()}
-    # Only here the library quotes; what our own checks say stays as it is written.
+    # Only this part of Pydantic's messages contains quotes; the messages of our own checks are kept as written.
     values["expected"] = values.get("expected", "something else").replace("'", "`")
     words = _WORDS.get(first["type"])
     if first["type"] in _SHORT and values.get("min_length") == "1":

@@ -10,20 +10,20 @@ from curtainwall.model.events.work import ExtensionNoted
 from curtainwall.model.ids import Millis, TurnId
 
 CHANGED_FILES: Final = "changed-files"
-"""The extension that notes them."""
+"""The extension under which the changes are noted."""
 
 
 def changes_noted(turn: TurnId, paths: Sequence[str], at: Millis, *, more: int = 0) -> ExtensionNoted:
-    """Return the event for files that changed in a turn; `more` were too many to be listed."""
+    """Return the event for files that changed in a turn; `more` counts those past the limit of the list."""
     listed: list[JsonValue] = [*paths]
     data: dict[str, JsonValue] = {"turn": turn, "paths": listed}
     return ExtensionNoted(at=at, extension=CHANGED_FILES, data={**data, "more": more} if more else data)
 
 
 def changed_files(event: AnyEvent) -> tuple[str, ...]:
-    """Return the paths of files that an event says have changed; none if the event is about something else.
+    """Return the paths of the changed files that an event lists; empty for any other event.
 
-    These are files that exist afterwards. What was deleted is not listed, and somebody else may have changed a file meanwhile.
+    These files exist afterwards; deleted ones are not listed. A file may also have been changed by another process at the same time.
     """
     if not isinstance(event, ExtensionNoted) or event.extension != CHANGED_FILES:
         return ()

@@ -1,4 +1,4 @@
-"""What the user's own programs are told of besides calls; each event has the name and the fields that Claude Code gave it."""
+"""The events other than calls that hooks receive, with the names and fields that Claude Code uses."""
 
 from typing import Literal
 
@@ -12,27 +12,27 @@ class UserPromptSubmit(Frozen):
 
 
 class SessionStart(Frozen):
-    """A session began, or was opened again; told once each time."""
+    """A session was opened or reopened; reported once each time."""
 
     source: Literal["startup", "resume", "clear", "fork"]
     model: str = ""
 
 
 class SessionEnd(Frozen):
-    """A session ended; told once each time it was open."""
+    """A session was closed; reported once for each time it was open."""
 
     reason: str
 
 
 class Stop(Frozen):
-    """The agent is done with its turn; a hook that blocks sends it back to work."""
+    """The agent has finished its turn; a hook that blocks sends it back to work."""
 
     last_assistant_message: str
     stop_hook_active: bool = False
 
 
 class StopFailure(Frozen):
-    """A turn ended because the model could not be reached or used; nothing can be decided about it."""
+    """A turn ended because the model could not be reached or used; hooks cannot influence this."""
 
     error: str
     error_details: str = ""
@@ -54,7 +54,7 @@ class PostCompact(Frozen):
 
 
 class Notification(Frozen):
-    """A human's attention is wanted."""
+    """A human's attention is needed."""
 
     message: str
     title: str = ""

@@ -1,4 +1,4 @@
-"""Names for things, and the moment in which a decision makes new ones. Clock and entropy are inputs."""
+"""Ids, and how a decision mints new ones. Clock and entropy are inputs."""
 
 import hashlib
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ CallId = NewType("CallId", str)
 ApprovalId = NewType("ApprovalId", str)
 GrantId = NewType("GrantId", str)
 ALL_GRANTS: Final = GrantId("all")
-"""Names every grant of a session where one is to be revoked; no id is like this."""
+"""Stands for every grant of a session when revoking; no id looks like this."""
 PermitId = NewType("PermitId", str)
 RuleId = NewType("RuleId", str)
 Label = NewType("Label", str)
@@ -31,7 +31,7 @@ _PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 
 
 def _letters(number: int, width: int) -> str:
-    """Return the last letters of a number, two at a time: ids are made for every call and every event of a turn."""
+    """Return the last letters of a number. Works on two at a time, because every call and event of a turn needs an id."""
     out = ""
     for _ in range((width + 1) // 2):
         out = _PAIRS[number & 1023] + out
@@ -45,12 +45,12 @@ def ordered_id(at: Millis, entropy: bytes) -> str:
 
 
 def short_id(entropy: bytes) -> str:
-    """Return a 6-letter id that a person can type (30 bits); whoever mints it sees that it is free."""
+    """Return a 6-letter id that a person can type (30 bits); the caller must check that it is free."""
     return _letters(int.from_bytes(entropy[:4], "big"), 6)
 
 
 def session_stream(session: SessionId) -> StreamId:
-    """Return the stream that is this session."""
+    """Return the stream of a session."""
     return StreamId(f"session:{session}")
 
 
@@ -60,29 +60,29 @@ def project_stream(project: str) -> StreamId:
 
 
 def inbox_of(stream: StreamId) -> StreamId:
-    """Return the name under which watchers hear that a command was posted for a stream."""
+    """Return the name under which watchers are notified of a command posted for a stream."""
     return StreamId(f"inbox:{stream}")
 
 
 def wanted_lease(stream: StreamId) -> StreamId:
-    """Return the name under which watchers hear that somebody waits for a stream's lease."""
+    """Return the name under which watchers are notified that a process waits for a stream's lease."""
     return StreamId(f"wanted:{stream}")
 
 
 def freed_lease(stream: StreamId) -> StreamId:
-    """Return the name under which watchers hear that a stream's lease was let go for whoever waits for it."""
+    """Return the name under which watchers are notified that a stream's lease was released for a waiting process."""
     return StreamId(f"freed:{stream}")
 
 
 def session_of(stream: StreamId) -> SessionId | None:
-    """Return the session that a stream is, or None for a project's or the house's."""
+    """Return the session of a stream, or None for the stream of a project or the house."""
     kind, _, rest = stream.partition(":")
     return SessionId(rest) if kind == "session" else None
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One reading of the clock and one seed, and how many bytes the log holds; the same moment always mints the same ids."""
+    """One reading of the clock, one seed, and the size of the log in bytes; the same moment always mints the same ids."""
 
     at: Millis
     seed: bytes
@@ -93,11 +93,11 @@ class Moment:
         return ApprovalId(short_id(self._chance("approval", name)))
 
     def grant_id(self, name: str) -> GrantId:
-        """Return a short id, told from approvals by its first letter."""
+        """Return a short id; its first letter distinguishes it from approvals."""
         return GrantId("g" + short_id(self._chance("grant", name)))
 
     def permit_id(self, name: str) -> PermitId:
-        """Return a time-ordered id that nobody outside can guess."""
+        """Return a time-ordered id that outsiders cannot guess."""
         return PermitId(ordered_id(self.at, self._chance("permit", name)))
 
     def _chance(self, kind: str, name: str) -> bytes:

@@ -1,8 +1,8 @@
-"""Files that run later by themselves: which they are by their names, and which of them were set aside in a project.
+"""Files that run later without being started: a table of their names, and a record of those that were set aside in a project.
 
-A name belongs here if a program acts on it without being asked to: because somebody opens or enters the directory, commits, pushes, or
-starts a tool for another purpose. What a person runs on purpose does not (`Makefile`, `package.json`, `conftest.py`, a linter's
-configuration), nor does what only chooses among programs that the user set up elsewhere (`.gitattributes`, `.nvmrc`).
+A name belongs here if some program acts on it unasked: because a person opens or enters the directory, commits, pushes, or starts a tool
+for another purpose. Files that a person runs on purpose (`Makefile`, `package.json`, `conftest.py`, a linter's configuration) do not
+belong here, nor do those that only choose among programs that the user set up elsewhere (`.gitattributes`, `.nvmrc`).
 """
 
 import re
@@ -20,10 +20,10 @@ from curtainwall.model.ids import Millis
 
 @dataclass(frozen=True, slots=True)
 class LaterKind:
-    """One kind of such files: what sets them off, and their names in lower case.
+    """One kind of such files: what triggers them, and their names in lower case.
 
-    A name stands for a file or directory so called at any depth, and for all in it. `a/b` is `b` directly in a directory `a`; one `*` in a
-    name is any text.
+    A name matches a file or directory at any depth, with everything in it. `a/b` is `b` directly in a directory `a`; one `*` in a name
+    matches any text.
     """
 
     name: str
@@ -130,15 +130,15 @@ _HOLDERS: Final = frozenset(above for above, _ in _PAIRS)
 _PATTERNS: Final = re.compile(
     "|".join(re.escape(name).replace(r"\*", ".*") for kind in LATER_KINDS for name in kind.names if "*" in name), re.DOTALL
 )
-# What was set aside keeps its name with this at the end, and must not be taken for what it was.
+# A file that was set aside keeps its name with this suffix, so that it no longer counts as one that runs.
 _SET_ASIDE: Final = re.compile(r"\.held\d*\Z")
 
 
 def runs_later(path: str, workspace: str) -> bool:
-    """Tell whether changing this path can make something run later by itself; names are compared without case.
+    """Tell whether changing this path can make something run later unasked; names are compared without case.
 
-    Inside the workspace only the part below it counts: a project that happens to lie in a directory `.claude` is still a project. A
-    directory of which only a part runs counts itself, because a move could bring that part in.
+    Inside the workspace only the part below it counts: a project inside a directory `.claude` is still a project. A directory of which only
+    a part runs counts too, because a move could bring that part in.
     """
     below = path[len(workspace) :] if path == workspace or path.startswith(f"{workspace.rstrip('/')}/") else path
     above = ""
@@ -152,7 +152,7 @@ def runs_later(path: str, workspace: str) -> bool:
 
 
 def is_later_name(name: str, above: str = "") -> bool:
-    """Tell whether an entry of this name runs later by itself in a directory called `above`."""
+    """Tell whether an entry of this name, in a directory called `above`, runs later unasked."""
     name = name.casefold()
     if name in _NAMES or (above.casefold(), name) in _PAIRS:
         return True
@@ -160,12 +160,12 @@ def is_later_name(name: str, above: str = "") -> bool:
 
 
 def holds_later_names(name: str) -> bool:
-    """Tell whether something in a directory of this name would run later, though the directory as such does not."""
+    """Tell whether something in a directory of this name would run later, although not the directory as a whole."""
     return name.casefold() in _HOLDERS
 
 
 def is_git_directory(names: Collection[str]) -> bool:
-    """Tell whether git takes a directory with these entries for a repository, and runs what its config says."""
+    """Tell whether git would treat a directory with these entries as a repository, and obey its config."""
     return "HEAD" in names and (("objects" in names and "refs" in names) or "commondir" in names)
 
 
@@ -173,23 +173,23 @@ HELD: Final = "held"
 
 
 class HeldFile(Frozen):
-    """One of them: where it was, where it is now (None where it could not be taken away), and what it was like then."""
+    """One file that was set aside: its old and new place (None if it could not be moved), and its state at that time."""
 
     path: str
     aside: str | None
     likeness: str = ""
     is_replaced: bool = False
-    """What was there before is in its place again."""
+    """The previous file was put back in its place."""
 
 
 def held_noted(files: Sequence[HeldFile], at: Millis, *, is_told: bool = False) -> ExtensionNoted:
-    """Return the event that remembers what was set aside; where people were told otherwise, nobody tells it again."""
+    """Return the event that records files that were set aside; with `is_told`, people were notified by other means."""
     listed: list[JsonValue] = [file.model_dump(mode="json") for file in files]
     return ExtensionNoted(at=at, extension=HELD, data={"files": listed, "told": is_told})
 
 
 def held_files(event: AnyEvent, *, unreported: bool = False) -> tuple[HeldFile, ...]:
-    """Return what an event says was set aside; with `untold`, only where it has to be told. Whatever else it is holds nothing."""
+    """Return the files that an event records as set aside, empty for other events; with `unreported`, only if people must still be told."""
     if not isinstance(event, ExtensionNoted) or event.extension != HELD or (unreported and event.data.get("told")):
         return ()
     listed = event.data.get("files")

@@ -10,7 +10,7 @@ from curtainwall.model.ids import ApprovalId, Digest, Millis, SessionId
 SessionStatus = Literal["opening", "ready", "working", "waiting", "closed"]
 
 TurnEnding = Literal["done", "failed", "interrupted"]
-"""How a turn came to its end."""
+"""How a turn ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class SessionRow:
     labels: tuple[str, ...]
     parent: SessionId | None
     ending: TurnEnding = "done"
-    """How the last turn ended, while nothing has come after it."""
+    """How the last turn ended, unless something happened after it."""
 
     @property
     def stands(self) -> str:
-        """How the session stands in a word: its status, unless it is ready only because its last turn failed or was interrupted."""
+        """The session's state in one word: its status, unless it is ready only because its last turn failed or was interrupted."""
         return self.ending if self.status == "ready" and self.ending != "done" else self.status
 
 
@@ -61,7 +61,7 @@ class ApprovalRow:
 
 @dataclass(frozen=True, slots=True)
 class GrantRow:
-    """One standing answer in a list, with the stream it stands in."""
+    """One standing answer in a list, with the stream that holds it."""
 
     grant: Grant
     stream: str
@@ -90,11 +90,11 @@ class SessionQuery:
     workspace: str | None = None
     """Only those that work in exactly this directory."""
     labels_beyond: frozenset[str] | None = None
-    """Only those that have touched something that these labels do not tell of."""
+    """Only those with a label other than these."""
     without_agent: str | None = None
-    """Leaves out the sessions of an agent, except those in which a human is asked something."""
+    """Leave out the sessions of an agent, unless they have an open ask."""
     shown_at: ShownAt | None = None
-    """Only those whose asks are shown there."""
+    """Only those whose asks are shown at this place."""
     by_activity: bool = False
     limit: int = 50
 
@@ -108,16 +108,16 @@ class ApprovalQuery:
     shown_at: ShownAt | None = None
     open_only: bool = True
     with_deadline: bool = False
-    """Leaves out what stays open for ever."""
+    """Only those with a deadline."""
     limit: int | None = 200
     """How many at most; None for all of them."""
     brief: bool = False
-    """Leave out what was shown and what is covered, which take longest to read."""
+    """Leave out the shown text and the covered resources, which take longest to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many sessions and approvals there are, by how they stand."""
+    """The number of sessions and approvals in each state."""
 
     sessions: Mapping[str, int]
     asks: Mapping[str, int]

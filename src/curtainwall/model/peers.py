@@ -1,4 +1,4 @@
-"""What passes between sessions: a message from a team's session to another's, and the one answer that comes back."""
+"""Messages between the sessions of teams, each with exactly one answer."""
 
 from enum import StrEnum
 from typing import Final
@@ -17,19 +17,19 @@ MCP: Final = "mcp"
 """The channel of callers from outside that speak MCP."""
 
 NOBODY: Final = "nobody"
-"""Who asks where no team does; no team has this name, and rules can speak of it."""
+"""The asker's name if no team asks. No team has this name, and rules can refer to it."""
 
 OUTSIDE: Final = "outside"
-"""The agent of a session that only stands for somebody who asks teams from outside: none of ours."""
+"""The agent of a session that only represents a caller from outside; no agent of ours works in it."""
 
 AWAKE: Final = "awake"
-"""What waking a session says where its agent is there."""
+"""The status after waking a session whose agent is ready."""
 
 ANSWER: Final = "teams.answer"
-"""What the house asks for before an answer leaves the session that wrote it."""
+"""The call that the house makes before an answer leaves its session."""
 
 RECEIVE: Final = "teams.receive"
-"""What rules are asked about before a message from a team is taken in."""
+"""The call that rules judge before a message from a team is accepted."""
 
 
 def _is_empty(text: str) -> bool:
@@ -38,7 +38,7 @@ def _is_empty(text: str) -> bool:
 
 
 class Peer(Frozen):
-    """Whoever sent a message: the session where the answer goes, its team, and the teams through which the question came."""
+    """The sender of a message: the session that gets the answer, its team, and the teams that passed the question on."""
 
     session: SessionId
     team: str
@@ -46,7 +46,7 @@ class Peer(Frozen):
 
 
 class PeerStatus(StrEnum):
-    """What became of a message to a team."""
+    """The outcome of a message to a team."""
 
     DONE = "done"
     FAILED = "failed"
@@ -58,14 +58,14 @@ class PeerStatus(StrEnum):
 
 
 class PeerAnswer(Frozen):
-    """The one answer to a message: what was said, what it was written from, and what it used."""
+    """The one answer to a message: its text, the labels of its sources, and what it used."""
 
     message: MessageId
     status: PeerStatus
     text: str
     fault: str = ""
-    """The name of what went wrong, for programs; the text has it in words."""
+    """The name of the fault, for programs; the text describes it in words."""
     partial: str = Field(default="", exclude_if=_is_empty)
-    """What the team's agent had said before its turn failed or was interrupted."""
+    """The agent's text from before its turn failed or was interrupted."""
     labels: tuple[LabelSource, ...] = ()
     usage: Usage = Usage()

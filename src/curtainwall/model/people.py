@@ -6,7 +6,7 @@ _RUNTIME = "runtime"
 
 
 class Who(Frozen):
-    """Someone or something that caused an event: a person on a channel, or a part of ours by its name."""
+    """The cause of an event: a person on a channel, or a named part of this program."""
 
     name: str
     channel: str = "local"
@@ -30,11 +30,11 @@ class Route(Frozen):
 SYSTEM = Who(name="curtainwall", channel=_RUNTIME)
 
 HOUSE_CHANNELS = ("local", SYSTEM.channel)
-"""Where only the user and the house itself speak; no other channel has such a name."""
+"""The channels on which only the user and the program itself write; no other channel has such a name."""
 
 
 def parse_place(text: str) -> Route:
-    """Return the place that somebody wrote as `channel` or `channel:reference`; raise ValueError."""
+    """Parse a place written as `channel` or `channel:reference`; raise ValueError."""
     channel, _, reference = text.partition(":")
     if not channel.strip() or channel != channel.strip():
         raise ValueError("write a place as `web` or as `matrix:!room:server`")

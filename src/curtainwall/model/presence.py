@@ -1,18 +1,18 @@
-"""Whether an agent is still there: what tells work whose agent is gone from work that nobody wants any more."""
+"""Whether an agent is still there; this distinguishes work whose agent has left from work that is no longer wanted."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True, eq=False)
 class Presence:
-    """An agent at work on a turn, or waiting for a call. Both end by being cancelled, and this says how that is meant.
+    """An agent that works on a turn or waits for a call. Both are stopped by cancelling, and this tells what the cancelling means.
 
-    Work that is cancelled while its agent is there is interrupted, and takes back what it asked for. Of an agent that has left, asks stay
-    open, and the answers are kept for when it comes back.
+    While the agent is there, cancelled work counts as interrupted, and its asks are withdrawn. Once the agent has left, its asks stay open,
+    and the answers are kept until it comes back.
     """
 
     has_left: bool = False
 
     def leave(self) -> None:
-        """Say that the agent leaves, before its work is cancelled."""
+        """Record that the agent leaves; call this before cancelling its work."""
         self.has_left = True

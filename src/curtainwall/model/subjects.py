@@ -1,4 +1,4 @@
-"""What an agent wants from outside, and what it means: roles, resources, subjects, and how the text of a resource is compared and shown."""
+"""Subjects: an agent's requests and their meaning in roles and resources, and how the text of a resource is compared and shown."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from curtainwall.model.ids import Digest
 
 
 class Role(StrEnum):
-    """What an argument means; also the action that policy judges."""
+    """The meaning of an argument, which is also the action that policy judges."""
 
     USE_TOOL = "use-tool"
     READ_PATH = "read-path"
@@ -35,16 +35,16 @@ PATH_ROLES: Final = (Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH)
 
 
 OWN_SERVERS: Final = frozenset({"session", "filesystem", "fetch", "git", "shell", "egress", "teams"})
-"""Under these names are the tools that come with the house; no server of somebody else's has one of them."""
+"""The names reserved for our own tools; no external server has one of them."""
 
 
 def is_external(tool: str) -> bool:
-    """Tell whether a tool, named as `server.tool`, is of a server of somebody else's, who alone knows what a call does."""
+    """Tell whether a tool, named as `server.tool`, belongs to an external server, so that we cannot know what a call does."""
     return tool.partition(".")[0] not in OWN_SERVERS
 
 
 class ToolEffect(StrEnum):
-    """What a tool does to the world at most."""
+    """The strongest effect that a tool can have."""
 
     INSPECT = "inspect"
     MODIFY = "modify"
@@ -53,7 +53,7 @@ class ToolEffect(StrEnum):
 
 
 class SubjectKind(StrEnum):
-    """The five ways out."""
+    """The five kinds of requests that leave a session."""
 
     TOOL_CALL = "tool-call"
     EGRESS = "egress"
@@ -71,7 +71,7 @@ class Scope(StrEnum):
 
 
 class HostFacts(Frozen):
-    """Where a URL leads. `host` is IDNA-normalised and lower-case; an address is in its one canonical spelling."""
+    """The target of a URL. `host` is IDNA-normalised and lower-case; an address is in its canonical form."""
 
     kind: Literal["host"] = "host"
     host: str
@@ -81,7 +81,7 @@ class HostFacts(Frozen):
 
 
 class CommandFacts(Frozen):
-    """One simple command. `parsed` is false where the shell grammar could not tell what would run."""
+    """One simple command. `parsed` is false if the shell grammar could not determine what would run."""
 
     kind: Literal["command"] = "command"
     program: str
@@ -97,7 +97,7 @@ class ToolFacts(Frozen):
 
 
 class PathFacts(Frozen):
-    """What a path means beyond its name: that changing it changes what runs later by itself, or that all beneath it is meant as well."""
+    """Properties of a path beyond its name: changing it changes what runs later unasked, or everything beneath it is meant too."""
 
     kind: Literal["path"] = "path"
     runs_later: bool
@@ -105,7 +105,7 @@ class PathFacts(Frozen):
 
 
 Facts = HostFacts | CommandFacts | ToolFacts | PathFacts
-"""Told apart by their keys, of which no two share one that is required; `kind` is a default and therefore not stored."""
+"""Distinguished by their keys: no two share a required one. `kind` is a default and therefore not stored."""
 
 
 class Resource(Frozen):
@@ -121,18 +121,18 @@ class Resource(Frozen):
 
 
 def _is_empty(mapping: Mapping[str, str]) -> bool:
-    # Most calls have none, and what they write into the log stays as it was.
+    # Most calls have none, and their events are stored as by earlier versions.
     return not mapping
 
 
 class Subject(Frozen):
     """One exact request at the gate.
 
-    `raw` is what the agent wrote and `canonical` what would run, both masked: they are for people and the log. `masked` tells that they
-    are not all of it, and `hidden` gives the outline of each value behind a mask, so that people see what could act. `digest` is taken over
-    the unmasked canonical arguments and the resources, so an approval is bound to exactly what would run. A plan has `steps`: the calls
-    that it lists, each as it would be on its own. `reads` are files that a command finds where it runs, each with what people are told of
-    it: nobody is asked about them, but they set labels as if they were read.
+    `raw` is what the agent wrote and `canonical` what would run, both masked, for people and the log. `masked` means that something is
+    hidden in them, and `hidden` has the outline of each masked value, so that people see what could act. `digest` covers the unmasked
+    canonical arguments and the resources, so an approval is bound to exactly what would run. A plan has `steps`, the subjects of the calls
+    that it lists. `reads` are files that a command finds in its directory, each with a description for people: these files are never asked
+    about, but they set labels as if they were read.
     """
 
     kind: SubjectKind = SubjectKind.TOOL_CALL
@@ -149,11 +149,11 @@ class Subject(Frozen):
 
     @property
     def labelled_by(self) -> tuple[Resource, ...]:
-        """Return everything that can set a label: the resources, then what may be read besides."""
+        """Return everything that can set a label: the resources, then the files that may be read in addition."""
         return (*self.resources, *(Resource(role=Role.READ_PATH, value=path) for path in self.reads))
 
     def origin_of(self, place: int) -> str:
-        """Return what people are told of something that can set a label, by its index among all of that."""
+        """Return the description, for people, of something that can set a label, by its index among all of these."""
         touched = self.labelled_by[place].value
         return touched if place < len(self.resources) else self.reads[touched]
 
@@ -162,12 +162,12 @@ _SPELLING: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensur
 
 
 def canonical_json(value: JsonValue | Mapping[str, JsonValue]) -> bytes:
-    """Return the one spelling of a JSON value that digests are taken over."""
+    """Return the canonical spelling of a JSON value, over which digests are computed."""
     return _SPELLING.encode(value).encode()
 
 
 def is_deeper(value: JsonValue, levels: int) -> bool:
-    """Tell whether lists and objects stand in each other on more levels than these. How many can be read at all, each Python says anew."""
+    """Tell whether lists and objects are nested deeper than this. How deep a value can be read depends on the version of Python."""
     level = [value]
     for _ in range(levels + 1):
         level = [each for each in level if isinstance(each, dict | list)]
@@ -188,14 +188,14 @@ def subject_digest(kind: SubjectKind, tool: str, canonical: Mapping[str, JsonVal
 
 
 FORGES: Final = frozenset({"github.com", "gitlab.com", "bitbucket.org"})
-"""Hosts that are known to take owner and repository in any case, and `git@host:a/b` for the same as `ssh://git@host/a/b`.
+"""Hosts that ignore case in owner and repository, and treat `git@host:a/b` like `ssh://git@host/a/b`.
 
-Elsewhere case counts: two repositories must never look like one.
+On other hosts case counts: two repositories must never look like one.
 """
 
 
 def is_beneath(path: str, root: str) -> bool:
-    """Tell whether a canonical path is a canonical directory or lies in it, by whole components."""
+    """Tell whether a canonical path equals a canonical directory or lies inside it, by whole components."""
     return path == root or path.startswith(root if root == "/" else f"{root}/")
 
 
@@ -212,12 +212,12 @@ _LEFTWARD: Final = frozenset(("R", "AL", "AN"))
 
 
 def has_leftward(text: str) -> bool:
-    """Tell whether a text has such letters."""
+    """Tell whether a text contains such characters."""
     return not text.isascii() and any(unicodedata.bidirectional(letter) in _LEFTWARD for letter in text)
 
 
 def in_order(text: str) -> str:
-    """Return a text with these letters escaped, so that a path, a host or a command is read in the order in which it is used."""
+    """Escape these characters, so that people read a path, a host or a command in the order in which it is used."""
     if not has_leftward(text):
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""What a tool is, before anyone runs it: name, schema, effect, and what its arguments mean."""
+"""The description of a tool, apart from running it: name, schema, effect, and what its arguments mean."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,58 +13,59 @@ from curtainwall.model.subjects import Role, Subject, ToolEffect
 from curtainwall.model.verdicts import Mode
 
 if TYPE_CHECKING:
-    # Start-up time: whoever needs a tool's name needs no commands.
+    # Start-up time: many modules need a tool's name and no commands.
     from curtainwall.model.commands import MessagePeer
 
 FOLLOW_INSTRUCTIONS: Final = "session.follow_instructions"
-"""What the house asks for before an instruction file counts that is new or has changed."""
+"""The call that the house makes before a new or changed instruction file counts."""
 
 PROPOSE_PLAN: Final = "session.propose_plan"
+"""Proposes several calls, to be answered as one."""
+
 SET_WORKING_DIR: Final = "git.set_working_dir"
-"""A list of calls to be answered as one."""
 
 SHELL_RUN: Final = "shell.run"
-"""A command in a shell, which sees a project read-only until its edits are granted as a whole."""
+"""Runs a command in a shell, where a project is read-only until its edits are granted as a whole."""
 
 MOVE_FILE: Final = "filesystem.move_file"
-"""A file or directory on its way to another path, of which a human is shown what it is."""
+"""Moves a file or directory; the human who approves it is shown what it is."""
 
 GIT_CLONE: Final = "git.clone"
-"""A copy of a repository."""
+"""Clones a repository."""
 
 HERE: Final = "."
 """The workspace itself, as an argument of a call."""
 
 GIT_PUSH: Final = "git.push"
-"""A branch on its way to a remote, of which a human is shown the commit."""
+"""Pushes a branch to a remote; the human who approves it is shown the commit."""
 
 PUSH_SECRETS: Final = "git.push_secrets"
-"""What a push also is whose commits bring files that are named like secrets, or cannot be looked through for them."""
+"""An additional resource of a push whose commits contain files named like secrets, or cannot be searched for them."""
 
 LOAD_SKILL: Final = "session.load_skill"
 REMEMBER: Final = "session.remember"
 
 TRUST_SKILL: Final = "session.trust_skill"
-"""What loading a skill of the workspace also is, until a human has seen exactly this one."""
+"""An additional resource of loading a workspace skill that no human has seen in exactly this state."""
 
 REMEMBER_FOR_ALL: Final = "session.remember_for_all"
-"""What a note also is that every later session can read, not only those of one project."""
+"""An additional resource of a note that every later session can read, not only those of one project."""
 
 EGRESS_SERVER: Final = "egress"
-"""Under this name stand the ways to the network that foreign agents take past tools; the house asks for them in the agent's place."""
+"""The server name of network access that external agents use outside of tools; the house makes these calls for the agent."""
 
 CONNECT_SERVER: Final = f"{EGRESS_SERVER}.connect_server"
-"""What a sandboxed tool server wants when it opens a connection to a host that its user named."""
+"""The call for a connection that a sandboxed tool server opens to a host that its user named."""
 
 
 def may_change_files(workspace: Workspace, mode: Mode) -> bool:
-    """Tell whether commands may change a workspace: in a project they could do it unseen, so its edits must be granted as a whole."""
+    """Tell whether commands may change a workspace. In a project they could do so unseen, so edits must be granted as a whole first."""
     return workspace.own or mode in {Mode.ACCEPT_EDITS, Mode.BYPASS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The session that a call belongs to, as far as meaning depends on it."""
+    """The part of a session on which the meaning of a call depends."""
 
     session: SessionId
     workspace: Workspace
@@ -72,15 +73,15 @@ class Place:
     git_directory: str = ""
     """Where git works when a call names no path; empty for the workspace."""
     agent: str = ""
-    """Who works in the session."""
+    """The session's agent."""
     team: str = ""
     """The team that the session speaks for, if any."""
 
 
 class Case(Frozen):
-    """Other roles for an argument: those that it plays where a second argument is exactly one of these values (`true` is not 1).
+    """Other roles for an argument, for when a second argument is exactly one of these values (`true` is not 1).
 
-    With no value named it is enough that the second argument is given. The catalogue sees to it that then nothing gets looser.
+    Without values it is enough that the second argument is given. The catalogue ensures that no case makes a call looser.
     """
 
     argument: str
@@ -89,12 +90,12 @@ class Case(Frozen):
 
 
 class Meaning(Frozen):
-    """The roles that an argument plays: those of the first case that holds, otherwise `roles`.
+    """The roles of an argument: those of the first case that holds, otherwise `roles`.
 
-    `default` is what stands there when the argument is left out. A relative value starts from the argument named in `within`, or from the
-    session's working directory where `tracked`, otherwise from the workspace. With `follows` off the argument means the link itself.
-    A `revision` is git's word for a commit or object, and its roles are those of the paths behind a colon in it. With `whole` the
-    tool works on everything beneath the path, and a yes to the directory alone is none to that.
+    `default` is the value if the argument is left out. A relative value starts from the argument named in `within`; or, if `tracked`, from
+    the session's working directory; otherwise from the workspace. With `follows` off, the argument means the link itself. A `revision` is
+    git's term for a commit or object, and its roles apply to the paths after a colon in it. With `whole` the tool works on everything
+    beneath the path, which approval of the directory alone does not cover.
     """
 
     argument: str
@@ -112,16 +113,16 @@ _STRONGER: Final[Mapping[Role, Role]] = {Role.FETCH_URL: Role.SEND_URL, Role.REA
 
 
 def is_as_strict(roles: Iterable[Role], others: Iterable[Role]) -> bool:
-    """Tell whether some roles ask for everything that others ask for; the stronger role may be in place of the weaker."""
+    """Tell whether some roles ask for at least everything that others ask for; a stronger role may replace a weaker one."""
     given = frozenset(roles)
     return all(role in given or _STRONGER.get(role) in given for role in others)
 
 
 def fault_of_cases(roles: Sequence[Role], cases: Sequence[Case]) -> str:
-    """Return what depends on the spelling of a value in cases about a tool that is not ours, with what to write instead, or nothing.
+    """Return why the cases of an external tool depend on the spelling of a value, and what to write instead; or "".
 
-    A server may take `"RM"`, `" rm"` or nothing at all for `"rm"`, and nobody here knows. So what holds where no value fits must be the
-    strictest, a value may only ask for less, and it must not come before a case that asks for more whatever the value is.
+    A server may treat `"RM"`, `" rm"` or a missing value like `"rm"`, and we cannot know. So the roles for any other value must be the
+    strictest, a named value may only ask for less, and it must not precede a case that asks for more regardless of the value.
     """
     asks_for_less = False
     for case in cases:
@@ -151,28 +152,28 @@ class ToolSpec(Frozen):
     effect: ToolEffect
     meanings: tuple[Meaning, ...] = ()
     for_house: bool = False
-    """Only the house itself asks for this; to agents there is no such tool."""
+    """Only the house itself makes this call; agents do not see the tool."""
 
     @property
     def full_name(self) -> str:
-        """Return `server.tool`, the name that everyone uses."""
+        """Return the full name, `server.tool`."""
         return f"{self.server}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A subject and the unmasked canonical arguments it would run with; the latter never reach the log."""
+    """A subject with its unmasked canonical arguments, which never reach the log."""
 
     subject: Subject
     arguments: Mapping[str, JsonValue]
     along: "MessagePeer | None" = None
-    """What can be written together with the permit; whoever runs the call finds it here only where it was."""
+    """An event to write together with the permit; the runner finds it here only if it was written."""
 
 
 class ToolResult(Frozen):
-    """What a tool gave back, masked."""
+    """The result of a tool, masked."""
 
     ok: bool
     value: JsonValue
     is_logged: bool = False
-    """The outcome is in the log already, as it stands here: it was written together with what the tool waited for."""
+    """The outcome is already in the log, exactly as here: it was written together with the event that the tool waited for."""

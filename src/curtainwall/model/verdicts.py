@@ -1,4 +1,4 @@
-"""What policy says: a verdict never travels without the ids of the rules that caused it."""
+"""The verdicts of policy; a verdict always carries the ids of the rules that caused it."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -17,12 +17,12 @@ class Effect(StrEnum):
 
 
 def strictest(effects: Iterable[Effect]) -> Effect:
-    """Return the one of some answers that allows the least."""
+    """Return the strictest of some effects."""
     return max(effects, key=tuple(Effect).index)
 
 
 class Finding(Frozen):
-    """What policy found for one resource of a subject (by its index), or of one step of a plan, and because of which rules."""
+    """The effect for one resource of a subject (by its index) or of one step of a plan, and the rules that caused it."""
 
     resource: int
     effect: Effect
@@ -31,7 +31,7 @@ class Finding(Frozen):
 
 
 def resource_of(finding: Finding, subject: Subject) -> Resource:
-    """Return what a finding is about."""
+    """Return the resource that a finding is about."""
     return (subject if finding.step is None else subject.steps[finding.step]).resources[finding.resource]
 
 
@@ -54,10 +54,10 @@ class Mode(StrEnum):
 
 
 def stricter(one: Mode, other: Mode) -> Mode:
-    """Return the one of two modes that leaves more to humans."""
+    """Return the stricter of two modes."""
     return min(one, other, key=tuple(Mode).index)
 
 
 def denial(rule: str, reason: str) -> Verdict:
-    """Return a structural denial, one that no rule file can switch."""
+    """Return a structural denial, which no rule file can override."""
     return Verdict(effect=Effect.DENY, because=(RuleId(rule),), reason=reason)

@@ -1,4 +1,4 @@
-"""A session as channels show it: made anew from the log whenever somebody looks, and never read by a decision."""
+"""A session as channels show it: built from the log on each request, and never read by a decision."""
 
 from typing import Final, Literal
 
@@ -12,11 +12,11 @@ from curtainwall.model.subjects import Subject
 from curtainwall.model.verdicts import Effect, Mode
 
 BUILTIN_AGENT: Final = "builtin"
-"""The agent that comes with the house. It parks where a human is asked; any other holds its call open."""
+"""Our own agent. It parks while a human is asked; every other agent holds its call open."""
 
 
 class QueuedMessage(Frozen):
-    """A message that waits for the agent's next turn; it can still be taken back."""
+    """A message that waits for the agent's next turn and can still be withdrawn."""
 
     message: MessageId
     text: str
@@ -24,7 +24,7 @@ class QueuedMessage(Frozen):
 
 
 class PendingAsk(Frozen):
-    """An open approval, with all that a human needs to answer it; `shown` is the exact text that the answer will be about."""
+    """An open approval with everything that a human needs to answer it; `shown` is the exact text that the answer is about."""
 
     approval: ApprovalId
     call: CallId
@@ -37,7 +37,7 @@ class PendingAsk(Frozen):
 
 
 class BudgetFigure(Frozen):
-    """How much of one budget is used, and how sure that is."""
+    """How much of one budget is used, and how certain that is."""
 
     kind: BudgetKind
     used: float
@@ -46,7 +46,7 @@ class BudgetFigure(Frozen):
 
 
 class ContextUse(Frozen):
-    """How full the model's context is; `threshold` is where it is compacted by itself, if ever."""
+    """How full the model's context is; at `threshold`, if set, it is compacted automatically."""
 
     used: int
     size: int
@@ -78,7 +78,7 @@ class SessionView(Frozen):
 
 
 class RuleStatus(Frozen):
-    """A rule as it stands in one session: whether it holds there now and why, and how often it asked."""
+    """A rule in one session: whether and why it is in force there now, and how often it asked."""
 
     rule: RuleId
     title: str
@@ -93,7 +93,7 @@ class RuleStatus(Frozen):
 
 
 class DecidingRule(Frozen):
-    """A rule that decided, where it stands, and what it is there for."""
+    """A rule that decided, its place in a file, and its purpose."""
 
     rule: RuleId
     source: str
@@ -101,7 +101,7 @@ class DecidingRule(Frozen):
 
 
 class VerdictReport(Frozen):
-    """Why a call was judged as it was: what happened then, what the rules in force say now, and what would change that."""
+    """Why a call was judged as it was: the decision then, the verdict of the current rules, and what would change it."""
 
     call: CallId
     tool: str
@@ -114,7 +114,7 @@ class VerdictReport(Frozen):
 
 
 class Opening(Frozen):
-    """A session that somebody wants: a new one, a fork of another, or another one's fresh start in the same workspace."""
+    """A request for a session: a new one, a fork, or a fresh start in the workspace of another."""
 
     how: Literal["new", "fork", "reset"]
     of: SessionId | None = None
@@ -122,7 +122,7 @@ class Opening(Frozen):
 
 
 class Opened(Frozen):
-    """The session that came of it, and what the user should know about it."""
+    """The session that was opened, and what the user should know about it."""
 
     session: SessionId
     notes: tuple[str, ...] = ()

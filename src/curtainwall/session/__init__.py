@@ -148,7 +148,7 @@ __all__ = [
 
 class _Core(ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
-        # INVARIANT: a public name is never a module, also where a module of that name, as `decide`, is imported first.
+        # INVARIANT: a public name is never a module, even if a module of the same name, such as `decide`, was imported first.
         if name not in __all__ or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 

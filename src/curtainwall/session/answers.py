@@ -1,4 +1,4 @@
-"""Answers: what one settles, and what stands afterwards."""
+"""Answers to asks: what each one settles, and which grants it leaves."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ from curtainwall.session.state import SessionState
 
 
 def answer(state: SessionState, command: AnswerApproval, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Settle an open approval for somebody who may answer; the first valid answer wins, and a later one hears by whom it was settled."""
+    """Settle an open approval if the sender may answer; the first valid answer wins, and the refusal of a later one names the winner."""
     approval = _open(state, command.approval)
     if _is_over(approval, moment):
         raise AlreadyAnswered(f"too late: the deadline of approval `{command.approval}` passed at {_clock(approval.asked.deadline or 0)}")
@@ -44,7 +44,7 @@ def answer(state: SessionState, command: AnswerApproval, moment: Moment) -> tupl
     is_plan = any(state.calls[call].subject.steps for call in approval.calls)
     if command.granted and is_plan and command.scope is not GrantScope.ONCE:
         raise NotAllowed("a plan is approved as it is listed, each step once; approve it once, a grant would answer for more")
-    # An automatic approver says yes to what it saw, and to nothing that comes later; a plan, to its list.
+    # An automatic approver approves only what it saw, and nothing that comes later; a plan covers its list.
     scope = command.scope if is_plan or not command.by.is_human else scope_of_answer(command.scope, covers)
     if command.granted and scope is not GrantScope.ONCE:
         _require_grantable(command.approval, covers, scope)
@@ -62,7 +62,7 @@ def answer(state: SessionState, command: AnswerApproval, moment: Moment) -> tupl
         return (answered, *_deny_all(approval, "denied-by-human", words, moment))
     if scope is GrantScope.ONCE:
         return (answered,)
-    # INVARIANT: a yes is for what was shown.
+    # INVARIANT: an approval covers exactly what was shown.
     is_for_one = any(is_for_one_call(state.calls[call].subject.tool, covers) for call in approval.calls)
     digest = approval.asked.digest if is_for_one else None
     grant = Grant(id=moment.grant_id(command.approval), scope=scope, covers=covers, by=command.by, at=moment.at, digest=digest)
@@ -70,7 +70,7 @@ def answer(state: SessionState, command: AnswerApproval, moment: Moment) -> tupl
 
 
 def _require_grantable(approval: ApprovalId, covers: Sequence[Cover], scope: GrantScope) -> None:
-    """Refuse a yes that would hold for longer than this once, where it would answer for what nobody saw."""
+    """Refuse a lasting approval that would cover something that was never shown."""
     if not shows_all(covers):
         raise NotAllowed(f"approval `{approval}` was too long to be shown whole, so it can be granted once alone")
     if scope is GrantScope.PROJECT and any(cover.role is Role.USE_CREDENTIAL for cover in covers):
@@ -82,13 +82,13 @@ def _require_grantable(approval: ApprovalId, covers: Sequence[Cover], scope: Gra
 
 
 def _require_shown_arguments(approval: ApprovalId, subject: Subject, covers: Sequence[Cover]) -> None:
-    """Refuse a lasting yes to an exact call of which the card left something out."""
+    """Refuse a lasting approval of an exact call if the card left out a part of it."""
     if is_for_one_call(subject.tool, covers) and not shows_arguments(subject):
         raise NotAllowed(f"approval `{approval}` was too long to be shown whole, so it can be granted once alone")
 
 
 def expire(state: SessionState, command: ExpireApprovals, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Settle what nobody answered in time; its calls are denied."""
+    """Settle the approvals that were not answered in time, and deny their calls."""
     events: list[AnyEvent] = []
     for id_, approval in state.approvals.items():
         if _is_over(approval, moment) or (id_ in command.overdue and approval.asked.deadline is not None):
@@ -98,7 +98,7 @@ def expire(state: SessionState, command: ExpireApprovals, moment: Moment) -> tup
 
 
 def revoke(state: SessionState, command: RevokeGrant, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Take back an answer that stands in this session."""
+    """Revoke a standing answer of this session."""
     rules.require_operator(command.by, "revoke")
     named = [grant.id for grant in state.grants.values() if command.grant in (grant.id, grant.plan, ALL_GRANTS)]
     if not named and command.grant == ALL_GRANTS:

@@ -1,4 +1,4 @@
-"""What events keep in blobs beside the log, and how many bytes entries take together with it."""
+"""The blobs that events refer to, and the size of entries including their blobs."""
 
 from collections.abc import Iterable
 from typing import assert_never
@@ -39,18 +39,18 @@ from curtainwall.model import (
 )
 
 KeepingEvent = LifeEvent | CallEvent | ModelEvent | ProgramEvent | ContextEvent
-"""The groups with members that keep something in blobs."""
+"""The groups with members that can refer to blobs."""
 
 _KEEPING = Group[KeepingEvent](KeepingEvent)
 
 
 def logged_bytes(payloads: Iterable[bytes], events: Iterable[AnyEvent]) -> int:
-    """Return how many bytes entries take of what a session may log, including what is kept beside the log."""
+    """Return how many bytes entries use of what a session may log, including their blobs."""
     return sum(map(len, payloads)) + sum(blob.size for event in events for blob in blobs_of(event))
 
 
 def blobs_of(event: AnyEvent) -> tuple[BlobRef, ...]:
-    """Return the blobs that hold what an event says."""
+    """Return the blobs that an event refers to."""
     if not _KEEPING.holds(event):
         return ()
     refs: list[BlobRef | None] = []

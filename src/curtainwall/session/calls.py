@@ -1,4 +1,4 @@
-"""The pure half of the gate: judge, break, answer from what stands, ask, look again, permit."""
+"""The pure half of the gate: judge, stop at the breaker, apply standing answers, ask, judge again, permit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ MANY_RESOURCES = 256
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One call, and all that its decision stands on."""
+    """One call, with everything that its decision depends on."""
 
     state: SessionState
     call: CallId
@@ -74,7 +74,7 @@ class _Case:
 
 
 def request(state: SessionState, command: RequestCall, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return the events of one subject at the gate: it is permitted, asked for, or denied."""
+    """Decide about one subject at the gate: permit it, ask about it, or deny it."""
     _within_budget(state, command.call, rules, moment)
     requested = CallRequested(at=moment.at, call=command.call, subject=command.subject, turn=command.turn)
     events = _decide_on(_Case(state, command.call, command.subject, rules, moment), command.hook)
@@ -83,9 +83,9 @@ def request(state: SessionState, command: RequestCall, rules: Rules, moment: Mom
 
 
 def needs_program(command: AnyCommand, events: Sequence[AnyEvent]) -> bool:
-    """Tell whether a decision may be written only together with the program that makes the call, which it does not have yet.
+    """Tell whether a decision may be written only together with the calling program, which it does not contain yet.
 
-    That is so before a wait, and before anything that must not happen twice.
+    This is required before a wait, and before any action that must not happen twice.
     """
     if not isinstance(command, RequestCall) or command.turn is None or not command.of_program or command.program is not None:
         return False
@@ -93,7 +93,7 @@ def needs_program(command: AnyCommand, events: Sequence[AnyEvent]) -> bool:
 
 
 def with_program(command: RequestCall, events: tuple[AnyEvent, ...], program: SavedProgram) -> tuple[AnyEvent, ...]:
-    """Return the events of a call with the program as it stands there, where that has to be kept."""
+    """Return the events of a call, with the saved program if it has to be stored."""
     if command.turn is None or not _waits_or_acts(command, events):
         return events
     return (*events, ProgramSaved(at=events[0].at, turn=command.turn, call=command.call, program=program))
@@ -105,7 +105,7 @@ def _waits_or_acts(command: RequestCall, events: Sequence[AnyEvent]) -> bool:
 
 
 def refuse(state: SessionState, command: RefuseCall, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return the events of a call that never became a subject."""
+    """Record and deny a call that never became a subject."""
     _within_budget(state, command.call, rules, moment)
     if command.verdict.effect is not Effect.DENY:
         raise CommandRefused("a call without a meaning can only be denied")
@@ -116,7 +116,7 @@ def refuse(state: SessionState, command: RefuseCall, rules: Rules, moment: Momen
 
 
 def proceed(state: SessionState, command: ProceedCall, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Look again after a wait: the answer counts only for the same subject and only for the rules that were shown."""
+    """Judge a call again after a wait: the answer counts only for the same subject and for the rules that were shown."""
     call = _open(state, command.call)
     if call.standing is not CallStatus.ANSWERED:
         raise CommandRefused(f"call `{command.call}` has no answer to proceed on: it is {call.standing}")
@@ -151,7 +151,7 @@ def finish(state: SessionState, command: FinishCall, moment: Moment) -> tuple[An
 
 
 def drop(state: SessionState, command: DropCall, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Let go of a call that nobody waits for; its answer goes to a call that had joined it, or is kept for the same subject, once."""
+    """Drop a call that is no longer awaited. Its answer goes to a call that had joined it, or is kept for the same subject, once."""
     call = _open(state, command.call)
     if call.standing is CallStatus.PERMITTED:
         raise CommandRefused(f"call `{command.call}` is permitted and may be running; finish it instead")
@@ -193,7 +193,7 @@ def _judged(case: _Case) -> Verdict:
 
 
 def _tighten(verdict: Verdict, hook: HookSays | None, subject: Subject) -> Verdict:
-    """Return the verdict with what a hook says on top. It asks about the whole call, so a grant has to cover every resource."""
+    """Return the verdict made stricter by a hook. A hook asks about the whole call, so a grant has to cover every resource."""
     if hook is None or verdict.effect is Effect.DENY:
         return verdict
     rule = RuleId(f"{BY_HOOK}{hook.hook}")
@@ -213,13 +213,13 @@ def _answer_or_ask(case: _Case, verdict: Verdict, asked: tuple[Cover, ...]) -> t
     answer = standing_answer(state, case.subject, asked, case.rules)
     if answer is not None:
         once = [grant for grant in state.grants.values() if grant.id == answer and grant.scope is GrantScope.ONCE]
-        # A human's yes to this very plan, kept while its agent was gone, is a yes to its steps; no other standing answer is.
+        # Only a human's approval of this very plan, kept while its agent was gone, approves its steps; no other standing answer does.
         steps = (given for grant in once for given in step_grants(case.subject, verdict, grant.by, case.call, case.moment))
         # Every other standing answer was given for another call.
         kept = next((grant.by for grant in once if grant.digest == case.subject.digest), None)
         return (*(GrantUsed(at=at, grant=grant.id) for grant in once), _permit(case, verdict, (answer,), kept), *steps)
     if any(each.masked and not each.hidden for each in case.subject.steps or (case.subject,)):
-        # INVARIANT: nobody is asked about what they cannot be shown, not even in outline.
+        # INVARIANT: people are never asked about something that cannot be shown to them, at least in outline.
         unseen = "it needs a human's answer and holds a part that no human would be shown; leave that part to the human"
         return (case.deny(denial("masked-arguments", unseen)),)
     is_plan = bool(case.subject.steps)
@@ -288,7 +288,7 @@ def _joined_to(state: SessionState, call: CallId) -> tuple[CallId, ...]:
 
 
 def _followed(events: tuple[AnyEvent, ...], joined: tuple[CallId, ...]) -> list[AnyEvent]:
-    """Return what becomes of the calls that had joined one which is asked for anew, or denied."""
+    """Return the events of the calls that had joined one that is asked about again, or denied."""
     followed: list[AnyEvent] = []
     for event in events:
         match event:

@@ -1,4 +1,4 @@
-"""The exact text that a human is shown for a call or a plan: what the agent wrote is inert, cuts are stated."""
+"""The exact text that a human is shown for a call or a plan: the agent's text is made inert, and cuts are stated."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,15 +29,15 @@ from curtainwall.session.text import VALUE_LIMIT, inert, spelt, spelt_whole
 _WANTS_LIMIT = 12_000
 _ARGUMENTS_LIMIT = 8_000
 _HIDDEN_LIMIT = 8_000
-# What was found when a call was looked at, in words that begin a line of the card.
+# Findings about a call, as the first words of a line on the card.
 _LOOKED_AT: Final[Mapping[str, tuple[str, ...]]] = {GIT_PUSH: ("pushes",), MOVE_FILE: ("moves",)}
-# What is behind a mask was not seen, and two things can have the same one.
+# The text behind a mask was not seen, and two values can have the same mask.
 _MASK_START = "[masked:"
 
 _ONE_CALL: Final = "a yes for the session or the project is for exactly this call, as often as it comes; any other arguments ask again"
 
 READ_ONLY: Final = "the project is read-only for this command until edits are granted as a whole (`/mode accept-edits`)"
-"""What the card of a command says where the project will be read-only for it."""
+"""The line on a command's card if the project will be read-only for the command."""
 
 
 def card_text(
@@ -45,7 +45,7 @@ def card_text(
 ) -> str:
     """Return what an approval shows: tool, roles and resources, both argument forms, the rules, and what set the labels.
 
-    With `read_only` commands cannot change the workspace, which whoever approves one should know.
+    With `read_only` the command cannot change the workspace, which the person who approves it should know.
     """
     lines = [f"tool: {spelt(subject.tool)}", *_cut_lines(_wants(covers), _WANTS_LIMIT)]
     lines += [f"{key} {spelt(str(subject.canonical[key]))}" for key in _LOOKED_AT.get(subject.tool, ()) if key in subject.canonical]
@@ -66,17 +66,17 @@ def card_text(
 
 
 def label_lines(labels: Mapping[Label, LabelSource]) -> list[str]:
-    """Return what set each label, for whoever is asked because of one."""
+    """Return what set each label, for a person who is asked because of one."""
     return [f"label {label_words(source)}" for source in labels.values()]
 
 
 def hidden_lines(subject: Subject) -> list[str]:
-    """Return what a card says of the values behind its masks: they look like secrets, so only their outline is shown."""
+    """Return the card's lines about masked values: they look like secrets, so only their outline is shown."""
     return [f"hides {inert(mask)}: {inert(outline)}" for mask, outline in subject.hidden.items()]
 
 
 def label_words(source: LabelSource) -> str:
-    """Return what set a label: the call and what it touched, or wherever else it comes from."""
+    """Return what set a label: the call and the resource it touched, or another origin."""
     where = spelt(source.origin)
     if source.call:
         where = f"call {inert(source.call)}{f' ({where})' if where else ''}"
@@ -84,7 +84,7 @@ def label_words(source: LabelSource) -> str:
 
 
 def shows_all(covers: Sequence[Cover]) -> bool:
-    """Tell whether a card shows every role and resource that is asked for, uncut; only then may an answer stand for longer."""
+    """Tell whether a card shows every role and resource that is asked about, uncut; only then may an answer last."""
     wants = _wants(covers)
     whole = all(_is_whole(cover.value) and _MASK_START not in cover.value for cover in covers)
     return whole and _cut_lines(wants, _WANTS_LIMIT) == wants
@@ -100,7 +100,7 @@ def shows_arguments(subject: Subject) -> bool:
 
 
 def _is_whole(text: str) -> bool:
-    # Spelling out never makes a text shorter, and spelling out megabytes takes seconds.
+    # Escaping never makes a text shorter, and escaping megabytes takes seconds.
     return len(text) <= VALUE_LIMIT and len(spelt_whole(text)) <= VALUE_LIMIT
 
 
@@ -127,14 +127,14 @@ def _cut_lines(lines: list[str], limit: int) -> list[str]:
 
 
 LONGEST_PLAN: Final = 32_000
-"""How many letters a plan's card may have: one that cannot be shown whole is not shown at all."""
+"""The maximum length of a plan's card; a plan that cannot be shown whole is not shown at all."""
 
 _TERMS = "a yes lets each step that asks run once without a further question, as long as it is exactly this and no other rule asks"
 _WAITS = "plan mode is on: nothing of this runs before somebody has changed the mode"
 
 
 def plan_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSource], mode: Mode, *, read_only: bool) -> str:
-    """Return what the approval of a plan shows: every step as it would run, uncut, what it asks for and because of which rules."""
+    """Return the card of a plan: every step as it would run, uncut, with what it asks for and the rules."""
     # INVARIANT: each line starts with a word of ours, so nothing that an agent wrote can pass for another line.
     lines = [f"tool: {spelt_whole(subject.tool)}", f"plan of {_counted(len(subject.steps))}: {_TERMS}"]
     if mode is Mode.PLAN:
@@ -150,9 +150,9 @@ def plan_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
 
 
 def step_grants(subject: Subject, verdict: Verdict, by: Who, call: CallId, moment: Moment) -> tuple[GrantGiven, ...]:
-    """Return one answer for every listed step that asks, good for that exact call, once.
+    """Return one grant for every listed step that asks; each covers that exact call, once.
 
-    INVARIANT: what a plan answers is in its list: each of these has the digest of one step and the rules that were shown for it.
+    INVARIANT: a plan grants nothing that is not listed: each grant has the digest of one step and the rules that were shown for it.
     """
     plan = moment.grant_id(f"{call}:plan")
     given: list[GrantGiven] = []

@@ -104,18 +104,18 @@ from curtainwall.session.state import SessionState
 
 MOST_LETTERS: Final = 200
 TASK_DONE: Final = "done"
-"""The reason with which a session ends by itself: its single task is done."""
+"""The reason when a session ends automatically because its single task is done."""
 
 
 def require_short_name(name: str) -> None:
-    """Refuse a name that is longer than any list could show."""
+    """Refuse a name that is too long for a list."""
     if len(name) > MOST_LETTERS:
         raise CommandRefused(f"a name has {MOST_LETTERS} letters at most, and this one has {len(name):,}; choose a shorter one")
 
 
 _BEFORE_READY = (ReadySession, InheritHistory, CloseSession, RepairSession, AddLabels, AddRoute, RemoveRoute, RenameSession)
-# The events that these cause have to be in `_AFTER_CLOSE` of `replay.py` as well.
-# A raise in a session that is closed counts in the sessions that share its budget.
+# The events of these commands must also be listed in `_AFTER_CLOSE` of `replay.py`.
+# Raising a budget in a closed session counts for the sessions that share it.
 _AFTER_CLOSE = (RepairSession, RenameSession, ReopenSession, RevokeGrant, ExpireApprovals, DeliverMessage, TakePeerAnswer, RaiseBudget)
 _CONTROL = (
     ChangeMode,
@@ -131,27 +131,27 @@ _CONTROL = (
 )
 
 DecidedByLog = AnswerApproval | ExpireApprovals | RepairSession
-"""What can be decided without rules."""
+"""The commands that can be decided without rules."""
 
 
 def is_decided_by_log(command: AnyCommand) -> TypeGuard[DecidedByLog]:
-    """Tell whether a decision needs no rules: a repair, an expiry, or an answer from this house, where everybody may give one."""
+    """Tell whether a decision needs no rules: a repair, an expiry, or an answer given on this machine, where everyone may answer."""
     return isinstance(command, RepairSession | ExpireApprovals) or (
         isinstance(command, AnswerApproval) and command.by.channel in HOUSE_CHANNELS
     )
 
 
 def decide_by_log(state: SessionState, command: DecidedByLog, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return what `decide` does for a command that needs no rules."""
+    """Do the same as `decide` for a command that needs no rules."""
     _require_open(state, command)
     return _by_log(state, command, moment)
 
 
 def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return what happens because of the command, or raise `CommandRefused` and change nothing."""
+    """Return the events that the command causes, or raise `CommandRefused` and change nothing."""
     _may(state, command, rules)
     at, by = moment.at, command.by
-    # The frequent come first: a case that does not fit costs time with every command.
+    # Frequent commands first: each case that does not match costs time.
     match command:
         case RequestCall():
             return _with_message(state, command, calls.request(state, command, rules, moment), rules, moment)
@@ -292,14 +292,14 @@ def _may(state: SessionState, command: AnyCommand, rules: Rules) -> None:
 
 
 def _require_open(state: SessionState, command: AnyCommand) -> None:
-    """Refuse a command for which it is too early or too late in the session's life."""
+    """Refuse a command that comes too early or too late in the session's life."""
     if state.opened is None:
         raise NotReady("there is no such session: it was never opened, or was deleted")
     if state.closed is not None and not isinstance(command, (*_AFTER_CLOSE, FinishCall)):
-        # A late answer deserves the truth about its approval before it hears that the session is closed.
+        # For a late answer, the outcome of its approval is a better refusal than that the session is closed.
         if isinstance(command, AnswerApproval) and command.approval in state.settled:
             return
-        # What the proxy refused is reported in batches, and the session may have ended with its task before the last one.
+        # The proxy reports its refusals in batches, and the session may have ended with its task before the last batch.
         if isinstance(command, RecordProgress) and all(isinstance(event, RequestsRefused) for event in command.events):
             return
         raise Closed(f"this session is closed: {state.closed}")
@@ -346,7 +346,7 @@ def _interrupt(state: SessionState, command: InterruptTurn, moment: Moment) -> t
 def _with_message(
     state: SessionState, command: RequestCall, events: tuple[AnyEvent, ...], rules: Rules, moment: Moment
 ) -> tuple[AnyEvent, ...]:
-    """Return a call's events with the message that it is about, where it may leave now; otherwise whoever runs the call is told why."""
+    """Return a call's events with its message, if that may leave now; otherwise the runner of the call gets the reason."""
     if command.along is None or not any(isinstance(event, CallPermitted) for event in events):
         return events
     try:
@@ -360,7 +360,7 @@ def _end_turn(state: SessionState, command: EndTurn, rules: Rules, moment: Momen
     ended = TurnEnded(at=at, turn=command.turn, status=status, failure=command.failure, fault=command.fault, waits_for=command.waits_for)
     if status is TurnStatus.WAITING:
         return (ended,)
-    # The answers go first: with the turn's end, what was said in it is no longer at hand.
+    # Answers come first: the turn's text is no longer available after its end.
     replies = peers.answers(state, status, command.failure, rules, moment, fault=command.fault)
     events = (*replies, ended, *peers.compaction(state, rules, at))
     # INVARIANT: the end of a single task and of its session are one commit, so that no crash leaves the session open.
@@ -370,7 +370,7 @@ def _end_turn(state: SessionState, command: EndTurn, rules: Rules, moment: Momen
 
 
 def _cost_of(state: SessionState, command: TakePeerAnswer, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return what the cost of an answer does to the budgets; a session that is closed has none to warn of."""
+    """Return the budget events that the cost of an answer causes; a closed session gets no warnings."""
     if state.closed is not None:
         return ()
     spent = state.spent.copy()
@@ -392,7 +392,7 @@ def _repair(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
 
 
 def _dropped(state: SessionState, moment: Moment, why: str, turn: TurnId | None = None) -> tuple[AnyEvent, ...]:
-    """Return the end of every open call, or of one turn's, and of the approvals that only they waited for."""
+    """Return the events that end every open call, or those of one turn, and the approvals that only these calls waited for."""
     at = moment.at
     going = {call: open_ for call, open_ in state.calls.items() if turn is None or open_.turn == turn}
     ended = (
@@ -434,12 +434,12 @@ def _reopen(state: SessionState, command: ReopenSession, moment: Moment) -> tupl
     assert state.opened is not None
     if state.opened.agent == OUTSIDE or state.opened.team:
         raise Closed(f"this session is closed: {state.closed}; the next call or question opens another")
-    # Older versions left messages in the queue of a closed session; whoever reopens it does not mean those.
+    # Older versions left messages in the queue of a closed session; a person who reopens it does not mean those.
     return (*_emptied_queue(state, command, moment), SessionReopened(at=moment.at, by=command.by))
 
 
 def _emptied_queue(state: SessionState, command: CloseSession | ReopenSession, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return the withdrawal of every queued message of people; those of teams have had their answer."""
+    """Return the withdrawal of every queued message from people; messages from teams already have their answer."""
     return tuple(MessageWithdrawn(at=moment.at, message=message, by=command.by) for message in state.queue if message not in state.peers)
 
 
@@ -452,14 +452,14 @@ def _start_turn(state: SessionState, command: StartTurn, moment: Moment) -> tupl
 
 
 def _next_messages(state: SessionState) -> tuple[MessageId, ...]:
-    """Return what one turn is about: all up to the first message of a team, or that one alone, which gets an answer of its own."""
+    """Return the messages for one turn: all before the first message of a team, or that one alone, because it gets its own answer."""
     if state.queue[0] in state.peers:
         return (state.queue[0],)
     return tuple(takewhile(lambda message: message not in state.peers, state.queue))
 
 
 def _progress(state: SessionState, events: tuple[Progress, ...], moment: Moment) -> tuple[tuple[AnyEvent, ...], SessionState]:
-    """Return what an agent tells with what it does to the budgets, and the state after that."""
+    """Return the agent's events with the budget events that they cause, and the state after them."""
     open_ = set(state.requests)
     for event in events:
         match event:
@@ -486,5 +486,5 @@ def _raise_budget(state: SessionState, command: RaiseBudget, moment: Moment) -> 
     raised = BudgetRaised(at=moment.at, kind=command.kind, limit=limit, by=command.by)
     if state.closed is not None:
         return (raised,)
-    # A raise that is not enough leaves the budget used up, and says so.
+    # If the raise is too small, the budget is still exhausted, and an event says so.
     return (raised, *budget_events(fold((raised,), state), moment.at))

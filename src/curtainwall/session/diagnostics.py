@@ -1,4 +1,4 @@
-"""The events a caller may want to hear of, under short stable names."""
+"""Diagnostics: the events that interest a calling program, under short stable names."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -65,15 +65,15 @@ DiagnosticKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One line of news about a session's work."""
+    """One diagnostic about a session's work."""
 
     kind: DiagnosticKind
     at: Millis
     text: str
     tool: str = ""
-    """The tool, if it is about a call."""
+    """The tool, if the diagnostic is about a call."""
     preview: str = ""
-    """The beginning of the call's arguments, of its result, or of the reason why it did not run or failed."""
+    """The start of the call's arguments, of its result, or of the reason why it did not run or failed."""
 
 
 Load = Callable[[Payload], JsonValue]
@@ -90,7 +90,7 @@ class DiagnosticLog:
         self._tools = dict(tools or {})
 
     def take(self, event: AnyEvent) -> Diagnostic | None:
-        """Take in the next event, and return the diagnostic that it is, if any."""
+        """Process the next event, and return its diagnostic, if it has one."""
         if isinstance(event, CallRequested):
             self._tools[event.call] = event.subject.tool
         diagnostic = diagnose(event)
@@ -102,13 +102,13 @@ class DiagnosticLog:
         return replace(diagnostic, tool=tool, preview=preview)
 
     def describe(self, event: CallEvent) -> tuple[str, str]:
-        """Return the tool that an event of a call is about, and a preview; both are masked as they are in the log."""
+        """Return the tool of a call's event and a preview, both masked as in the log."""
         return self._tools.get(event.call, ""), _one_line(self._details(event))
 
     def _details(self, event: CallEvent) -> str:
         match event:
             case CallRequested():
-                # What was refused before it had a meaning has only the words of the agent.
+                # A call that was refused before its meaning was resolved has only the agent's text.
                 arguments = event.subject.canonical or event.subject.raw
                 return ", ".join(f"{name}={_text(value)}" for name, value in arguments.items())
             case CallFinished():
@@ -139,7 +139,7 @@ def _one_line(text: str) -> str:
 
 
 def diagnose(event: AnyEvent) -> Diagnostic | None:
-    """Return the diagnostic that an event is, or None for most."""
+    """Return an event's diagnostic, or None for most events."""
     if isinstance(event, ProgramFinished):
         return None if event.ok else Diagnostic("program_failure", event.at, "a program of the agent failed")
     if not isinstance(event, CallEvent | SpeechEvent | ModelEvent | BudgetEvent | BreakerEvent | ContextEvent | ConfinedEvent):

@@ -1,4 +1,4 @@
-"""Commands decided one after the other, on a state that nobody else has seen yet."""
+"""Decides commands one after the other, on a private draft of the state."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,27 +15,27 @@ from curtainwall.session.state import SessionState
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What one command leads to: events, or a refusal, and what other sessions are told because of it."""
+    """The result of one command: events or a refusal, and the posts to other sessions."""
 
     events: tuple[AnyEvent, ...] = ()
     own: tuple[AnyEvent, ...] = ()
-    """Those of the events that belong into the session's log."""
+    """The events for the session's own log."""
     for_project: tuple[AnyEvent, ...] = ()
-    """Those that belong into the log of the project in which the session works."""
+    """The events for the log of the session's project."""
     posts: tuple[Post, ...] = ()
     needs_program: bool = False
-    """Whether the program that makes the call must be saved first, to be written with the events."""
+    """Whether the calling program must be saved first and written together with the events."""
     refusal: CommandRefused | None = None
 
     def with_program(self, command: RequestCall, program: SavedProgram) -> "Decided":
-        """Return the same with the program that was saved for it."""
+        """Return a copy with the saved program."""
         return replace(_sorted(with_program(command, self.events, program)), posts=self.posts)
 
 
 def decide_on(draft: SessionState, command: AnyCommand, rules: SessionRules, moment: Moment, *, can_save: bool) -> Decided:
-    """Decide a command, and let the draft go on by its events.
+    """Decide a command and apply its events to the draft.
 
-    Rules are asked for only where the command needs some. Where they do not load that is raised: nothing at all is decided then.
+    Rules are loaded only if the command needs them. If they do not load, raise the error and decide nothing.
     """
     deciding = partial(decide_by_log, draft, command) if is_decided_by_log(command) else partial(decide, draft, command, rules.now)
     try:
@@ -46,7 +46,7 @@ def decide_on(draft: SessionState, command: AnyCommand, rules: SessionRules, mom
         return _refused(command, CommandRefused(f"this cannot be decided: {type(error).__name__}: {error}"))
     is_needed = needs_program(command, events)
     if is_needed and not can_save:
-        # INVARIANT: a program is saved in the same commit as every ask of its and every permit for more than a look.
+        # INVARIANT: a program is saved in the same commit as each of its asks, and each permit for more than reading.
         return _refused(command, CommandRefused("the program that makes this call has to be saved along with it"))
     decided = replace(_sorted(events), needs_program=is_needed)
     _go_on(draft, decided.own)
@@ -54,7 +54,7 @@ def decide_on(draft: SessionState, command: AnyCommand, rules: SessionRules, mom
 
 
 def draft_after(state: SessionState, decided: Iterable[Decided]) -> SessionState:
-    """Return the draft to which decisions lead that were made on a state before."""
+    """Return the draft that results from decisions made on an earlier state."""
     draft = state.copy()
     for each in decided:
         _go_on(draft, each.own)

@@ -1,4 +1,4 @@
-"""One event further: the state after something happened."""
+"""Applies events to a session's state."""
 
 from collections.abc import Iterable
 from typing import assert_never
@@ -82,14 +82,14 @@ from curtainwall.session.state import SETTLED_KEPT, SessionState, Settled, Spent
 
 
 def evolve(state: SessionState, event: AnyEvent) -> SessionState:
-    """Return the state after the event; the given one stays as it was."""
+    """Return the state after the event; the given state is not changed."""
     return fold((event,), state)
 
 
 def fold(events: Iterable[AnyEvent], state: SessionState | None = None) -> SessionState:
-    """Return the state after all the events; the same as evolving one by one, without a copy for each.
+    """Return the state after all the events, like evolving one by one but without a copy for each.
 
-    A log that speaks of a call or an approval that is not open is damaged: it raises `Broken`.
+    Raise `Broken` for an event about a call or an approval that is not open: such a log is damaged.
     """
     new = SessionState() if state is None else state.copy()
     try:
@@ -101,16 +101,16 @@ def fold(events: Iterable[AnyEvent], state: SessionState | None = None) -> Sessi
 
 
 def apply(state: SessionState, event: AnyEvent) -> None:
-    """Change a state that nobody else has seen yet."""
+    """Apply an event in place; no one else may hold this state."""
     state.totals.events += 1
-    # The frequent come first: a case that does not fit costs time in every fold.
+    # Frequent events first: each case that does not match costs time.
     match event:
         case TextStreamed():
             if state.peers and event.turn == state.turn:
                 state.partial += event.text
         case AgentSpoke():
             if event.turn != state.turn:
-                # Words that come late belong to their own turn, and answer nobody else.
+                # Late text belongs to its own turn and must not become the answer of another.
                 pass
             elif state.peers and event.ours:
                 state.notes = (*state.notes, event.text)
@@ -295,7 +295,7 @@ def _wait(state: SessionState, event: ApprovalAsked | ApprovalJoined) -> None:
 
 
 def _require_open(state: SessionState, approval: ApprovalId) -> None:
-    """Raise `LookupError` where an approval, or the call that its answer is for, is not open."""
+    """Raise `LookupError` if an approval, or the call that it is for, is not open."""
     _ = state.calls[state.approvals[approval].calls[0]]
 
 

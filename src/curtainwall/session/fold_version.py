@@ -1,4 +1,4 @@
-"""Which fold this is: a snapshot that another one made is never used."""
+"""The version of the fold: snapshots of any other version are ignored."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Which rules hold in a session right now and why, as people see them."""
+"""The rules that are in force in a session right now and why, for people."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from curtainwall.session.state import SessionState
 
 
 def rules_in_force(state: SessionState, policy: Policy, events: Iterable[AnyEvent] = ()) -> tuple[RuleStatus, ...]:
-    """Return every rule with its standing in this session; the events tell how often each asked, and who switched one off."""
+    """Return every rule with its state in this session; the events show how often each asked, and who switched one off."""
     asked: Counter[RuleId] = Counter()
     disabled: dict[RuleId, Who] = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""What a session may do and use: the same subject or asks too often in too short a time, and its budgets."""
+"""The limits of a session: the breaker for repeated subjects and too many asks, and the budgets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class BreakerLimits:
-    """How often is too often."""
+    """The thresholds of the breaker."""
 
     repeats: int = 20
     asks: int = 30
@@ -49,7 +49,7 @@ def _count(times: Sequence[Millis], now: Millis, limits: BreakerLimits) -> int:
 
 
 def remember_repeat(repeats: Mapping[Digest, tuple[Millis, ...]], digest: Digest, at: Millis) -> Mapping[Digest, tuple[Millis, ...]]:
-    """Return the changing subjects with one more; only the newest are kept, so that memory stays flat."""
+    """Return the subjects with effects plus one more; only the newest are kept, so that memory stays bounded."""
     held = dict(repeats)
     times = held.pop(digest, ())
     held[digest] = (*times[-_TIMES_KEPT:], at)
@@ -57,17 +57,17 @@ def remember_repeat(repeats: Mapping[Digest, tuple[Millis, ...]], digest: Digest
 
 
 def remember_ask(asks: tuple[Millis, ...], at: Millis) -> tuple[Millis, ...]:
-    """Return the asks with one more."""
+    """Return the asks plus one more."""
     return (*asks[1 - ASKS_KEPT :], at)
 
 
 def newest(held: Mapping[K, V], kept: int) -> Mapping[K, V]:
-    """Return the newest once there are twice as many: to cut one by one would cost more than it saves."""
+    """Return only the newest, once there are twice as many: cutting one at a time would cost more than it saves."""
     return held if len(held) < 2 * kept else dict(islice(held.items(), len(held) - kept, None))
 
 
 class Figure(NamedTuple):
-    """One budget: how much is used, of how much, and how sure that is."""
+    """One budget: how much is used, the limit, and how certain the figure is."""
 
     kind: BudgetKind
     used: float
@@ -76,12 +76,12 @@ class Figure(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Return the used part; a limit of nothing is used up."""
+        """Return the used share; a limit of zero is used up."""
         return self.used / self.limit if self.limit > 0 else 1.0
 
 
 def figures(state: SessionState, spent: Spent | None = None) -> tuple[Figure, ...]:
-    """Return every budget of the session, as it is or as it would be with other figures; what is used elsewhere of the same counts."""
+    """Return every budget of the session, with its own figures or others; usage of the same budget elsewhere counts."""
     spent, limits = (spent or state.spent).plus(state.elsewhere), state.limits
     return (
         Figure(BudgetKind.TOKENS, spent.tokens, limits.tokens, spent.tokens_basis),
@@ -92,7 +92,7 @@ def figures(state: SessionState, spent: Spent | None = None) -> tuple[Figure, ..
 
 
 def budget_events(state: SessionState, at: Millis, spent: Spent | None = None) -> tuple[AnyEvent, ...]:
-    """Return the warnings and exhaustions that this state has not told yet, as it is or with other figures."""
+    """Return the warnings and exhaustions that were not recorded yet, with the state's figures or others."""
     events: list[AnyEvent] = []
     warn_at = state.limits.warn_at
     for figure in figures(state, spent):

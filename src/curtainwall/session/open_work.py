@@ -1,6 +1,6 @@
-"""What is open in a session: its turn, its calls, its asks and the programs that wait. The one fold of them, for everybody who reads a log.
+"""The open work of a session: its turn, its calls, its asks and the programs that wait. Every reader of a log uses this one fold.
 
-It knows the model alone, so that agents and channels can use it without the rest of the core.
+It imports only the model, so that agents and channels can use it without the rest of the core.
 """
 
 from collections.abc import Mapping
@@ -48,13 +48,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 OpenWorkEvent = CallEvent | ApprovalEvent | TurnEvent | ProgramEvent
-"""The groups of events that open work is made of."""
+"""The groups of events that change open work."""
 
 _OPEN_WORK = Group[OpenWorkEvent](OpenWorkEvent)
 
 
 class CallStatus(StrEnum):
-    """Where an open call stands."""
+    """The state of an open call."""
 
     REQUESTED = "requested"
     ASKED = "asked"
@@ -75,7 +75,7 @@ class OpenCall(NamedTuple):
 
 
 class OpenApproval(NamedTuple):
-    """An ask without an answer; the first of its calls is the one that runs, the others share its outcome."""
+    """An unanswered ask. Its first call is the one that runs; the others share the outcome."""
 
     asked: ApprovalAsked
     calls: tuple[CallId, ...]
@@ -83,10 +83,10 @@ class OpenApproval(NamedTuple):
 
 @dataclass
 class OpenWork:
-    """What is open after the events so far.
+    """The open work after the events so far.
 
-    INVARIANT: only `advance` changes it, and it exchanges what is held here and never changes it, so that a copy of the fields is a copy.
-    It may be folded from any place of a log: an event about a call that was requested before is not an error.
+    INVARIANT: only `advance` changes it, and it replaces the values held here instead of mutating them, so a shallow copy is a full copy.
+    The fold may start anywhere in a log: an event about a call that was requested earlier is not an error.
     """
 
     turn: TurnId | None = None
@@ -95,10 +95,10 @@ class OpenWork:
     parked_on: tuple[CallId, ...] = ()
     calls: Mapping[CallId, OpenCall] = field(default_factory=dict[CallId, OpenCall])
     permitted: tuple[CallId, ...] = ()
-    """The calls that may be running, in the order of their permits."""
+    """The calls that may be running, in the order they were permitted."""
     approvals: Mapping[ApprovalId, OpenApproval] = field(default_factory=dict[ApprovalId, OpenApproval])
     program: SavedProgram | None = None
-    """The program that waits inside a call, at the furthest place that it has reached."""
+    """The program that waits inside a call, at the furthest point it has reached."""
 
     @property
     def works(self) -> bool:
@@ -106,7 +106,7 @@ class OpenWork:
         return self.turn is not None and not self.turn_waits
 
     def subject_of(self, call: CallId) -> Subject | None:
-        """Return what an open call is about."""
+        """Return the subject of an open call."""
         return self.calls[call].subject if call in self.calls else None
 
     def is_asked(self, call: CallId) -> bool:
@@ -115,14 +115,14 @@ class OpenWork:
         return found is not None and found.standing is CallStatus.ASKED and found.approval in self.approvals
 
     def is_granted(self, call: CallId) -> bool:
-        """Tell whether a call, or the one that it joined, was granted, and the call itself has not run."""
+        """Tell whether a call, or the one it joined, was granted, and the call itself has not run."""
         found = self.calls.get(call)
         if found is None or found.approval is None:
             return False
         return found.standing is CallStatus.ANSWERED or (found.standing is CallStatus.ASKED and found.approval in self.firsts())
 
     def firsts(self) -> Mapping[ApprovalId, CallId]:
-        """Return, for each approval, the call whose outcome the joined ones will share, while that one is answered or permitted."""
+        """Return, for each approval, the call whose outcome the joined calls will share, while that call is answered or permitted."""
         firsts: dict[ApprovalId, CallId] = {}
         for call, open_ in self.calls.items():
             if open_.approval is not None and open_.standing in (CallStatus.ANSWERED, CallStatus.PERMITTED):
@@ -135,13 +135,13 @@ class OpenWork:
 
 
 def take(work: OpenWork, event: AnyEvent) -> None:
-    """Go on by one event of a log."""
+    """Apply the next event of a log."""
     if _OPEN_WORK.holds(event):
         advance(work, event)
 
 
 def advance(work: OpenWork, event: OpenWorkEvent) -> None:
-    """Go on by one event that open work is made of."""
+    """Apply the next event of these groups."""
     match event:
         case CallRequested():
             opened = OpenCall(subject=event.subject, standing=CallStatus.REQUESTED, turn=event.turn)
@@ -179,7 +179,7 @@ def advance(work: OpenWork, event: OpenWorkEvent) -> None:
         case InterruptAsked():
             work.interrupting = True
         case ProgramSaved():
-            # The newest place is the one furthest in the program, whatever reached the log last.
+            # The furthest point in the program counts, not the last one written.
             known = work.program
             if known is None or known.program != event.program.program or event.program.step > known.step:
                 work.program = event.program
@@ -191,7 +191,7 @@ def advance(work: OpenWork, event: OpenWorkEvent) -> None:
 
 
 def pending_ask(open_: OpenApproval, subject: Subject) -> PendingAsk:
-    """Return an open ask as people see it; it has at least one call."""
+    """Return an open ask as people see it; it must have at least one call."""
     asked = open_.asked
     return PendingAsk(
         approval=asked.approval,
@@ -206,7 +206,7 @@ def pending_ask(open_: OpenApproval, subject: Subject) -> PendingAsk:
 
 
 def without(held: Mapping[K, V], key: K) -> Mapping[K, V]:
-    """Return what is held but for one."""
+    """Return a copy without one key."""
     return {other: value for other, value in held.items() if other != key} if key in held else held
 
 
@@ -229,7 +229,7 @@ def _close(work: OpenWork, call: CallId) -> None:
         left = approval._replace(calls=tuple(other for other in approval.calls if other != call))
         work.approvals = {**work.approvals, closed.approval: left}
     elif closed.standing is CallStatus.ANSWERED:
-        # An answer that was not used goes to the next call that had joined the question.
+        # An unused answer goes to the next call that had joined the ask.
         for other, heir in work.calls.items():
             if heir.approval == closed.approval and heir.standing is CallStatus.ASKED:
                 answered = heir._replace(standing=CallStatus.ANSWERED, covers=closed.covers, answered_by=closed.answered_by)

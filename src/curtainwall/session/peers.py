@@ -1,4 +1,4 @@
-"""The pure half of talk between teams: what may be sent and taken in, which answer goes back, and what travels along."""
+"""The pure half of team conversations: which messages may be sent and accepted, which answers go back, and what is sent with them."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -72,18 +72,18 @@ _UNTOLD = {
 
 
 def team_of(state: SessionState) -> str:
-    """Return the team that a session speaks for, or nobody."""
+    """Return the team that a session speaks for, or `NOBODY`."""
     return (state.opened.team if state.opened is not None else "") or NOBODY
 
 
 def path_of(state: SessionState) -> tuple[str, ...]:
-    """Return the teams through which the present question came, the session's own last."""
+    """Return the teams that passed on the current question, ending with the session's own."""
     came = next((state.peers[message].path for message in state.turn_messages if message in state.peers), ())
     return (*came, team_of(state))
 
 
 def require_no_cycle(state: SessionState, team: str, rules: Rules) -> None:
-    """Refuse a question to a team where it would come back, or where it went through too many, with its path."""
+    """Refuse a question that would return to a team on its path, or whose path is too long; the refusal shows the path."""
     path = path_of(state)
     route = " → ".join(f"`{each}`" for each in (*path, team))
     if team in path:
@@ -93,7 +93,7 @@ def require_no_cycle(state: SessionState, team: str, rules: Rules) -> None:
 
 
 def send(state: SessionState, command: MessagePeer, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return the message that leaves; a cycle, a path that is too long and a used-up budget are refused."""
+    """Return the message to send; refuse a cycle, a path that is too long, and a used-up budget."""
     assert state.opened is not None
     path = path_of(state)
     require_no_cycle(state, command.team, rules)
@@ -121,7 +121,7 @@ def send(state: SessionState, command: MessagePeer, rules: Rules, moment: Moment
 
 
 def receive(state: SessionState, command: DeliverMessage, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return the message in the queue with the labels that it brings, or the answer that it is not taken in, and why."""
+    """Return the queued message with the labels that it brings, or an answer that explains why it is not accepted."""
     at, peer, message = moment.at, command.peer, command.message
     if state.closed is not None:
         return (_closing_answer(at, peer, message, PeerStatus.REFUSED, f"this session is closed: {state.closed}"),)
@@ -139,7 +139,7 @@ def receive(state: SessionState, command: DeliverMessage, rules: Rules, moment: 
 
 
 def may_receive(rules: Rules, team: str, asker: str, labels: Iterable[LabelSource], workspace: Workspace) -> Verdict:
-    """Judge, by the receiving team's own rules, whether somebody may ask it; the sender's rules have been asked before."""
+    """Judge by the receiving team's own rules whether the asker may ask it; the sender's rules were applied before."""
     allowed = rules.askers.get(team)
     if allowed is not None and asker not in allowed:
         who = ", ".join(f"`{name}`" for name in sorted(allowed)) or "no team"
@@ -159,12 +159,12 @@ def may_receive(rules: Rules, team: str, asker: str, labels: Iterable[LabelSourc
 def answers(
     state: SessionState, status: TurnStatus, words: str, rules: Rules | None, moment: Moment, *, fault: str = ""
 ) -> tuple[AnyEvent, ...]:
-    """Return the answers to the teams whose messages the turn was about; one that needs a yes first is held.
+    """Return the answers to the teams whose messages the turn was about; hold back one that needs approval first.
 
-    Without rules nothing of the agent's goes out, only words of ours.
+    Without rules none of the agent's text goes out, only our own notices.
     """
     events: list[AnyEvent] = []
-    # Our notes may name what an agent named: files that it left behind, or what it said when it failed.
+    # Our notes may contain names chosen by an agent, such as files that it left behind, or its text when it failed.
     notes = () if rules is None else state.notes
     is_done = status is TurnStatus.DONE
     partial = "" if rules is None or is_done else "\n\n".join(filter(None, (state.spoken, state.partial)))
@@ -185,31 +185,31 @@ def answers(
 
 
 def unanswerable(state: SessionState, messages: Iterable[MessageId], status: PeerStatus, why: str, at: Millis) -> tuple[AnyEvent, ...]:
-    """Return the answers to messages that nobody will work on any more."""
+    """Return the answers to messages that will no longer be worked on."""
     return tuple(_closing_answer(at, state.peers[message], message, status, why) for message in messages if message in state.peers)
 
 
 def expire(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return the answers to waiting messages whose time is over."""
+    """Return the answers to messages that have waited too long."""
     over = [message for message in state.queue if (until := state.expiries.get(message)) is not None and until <= moment.at]
     return unanswerable(state, over, PeerStatus.EXPIRED, "its time was over before the team came to it", moment.at)
 
 
 def send_held(state: SessionState, command: SendHeldAnswer, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return an answer that has its yes."""
+    """Return an answer that was approved."""
     answer = _held(state, command.message)
     return (PeerAnswered(at=moment.at, peer=state.peers[command.message], answer=answer),)
 
 
 def withhold(state: SessionState, command: WithholdAnswer, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return words of ours in place of an answer; what it cost is still told."""
+    """Return our notice instead of an answer; it still reports the cost."""
     answer = _held(state, command.message)
     reply = PeerAnswer(message=answer.message, status=PeerStatus.WITHHELD, text=command.why, usage=answer.usage)
     return (PeerAnswered(at=moment.at, peer=state.peers[command.message], answer=reply),)
 
 
 def take(state: SessionState, command: TakePeerAnswer, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return the answer as it comes in, once; its labels and its cost are this session's from here on."""
+    """Accept an answer, once; its labels and its cost now belong to this session."""
     team = state.sent.get(command.answer.message)
     if team is None:
         raise NotFound(f"no answer to message `{command.answer.message}` is waited for")
@@ -220,14 +220,14 @@ def take(state: SessionState, command: TakePeerAnswer, moment: Moment) -> tuple[
 
 
 def compaction(state: SessionState, rules: Rules, at: Millis) -> tuple[AnyEvent, ...]:
-    """Return the wish for a summary where a pair has talked long enough since the last one."""
+    """Return a request for a summary, if the pair has exchanged enough messages since the last one."""
     is_pair = state.opened is not None and state.opened.channel == TEAMS and bool(state.opened.team)
     long = state.totals.messages - state.compacted_at >= rules.compact_after
     return (CompactionAsked(at=at, instructions="", by=SYSTEM),) if is_pair and long and state.compaction_asked is None else ()
 
 
 def posts_of(events: Iterable[AnyEvent]) -> tuple[Post, ...]:
-    """Return the inbox rows of other sessions that belong to events; they are written together or not at all."""
+    """Return the posts to other sessions that belong to events; all are written in one commit."""
     posts: list[Post] = []
     for event in events:
         match event:
@@ -249,7 +249,7 @@ def posts_of(events: Iterable[AnyEvent]) -> tuple[Post, ...]:
 
 
 def rejection_posts(command: AnyCommand, why: str) -> tuple[Post, ...]:
-    """Return the answer to a message for which there is no session, or none that could take it in; whoever sent it waits."""
+    """Return the answer to a message for which there is no session, or none that could accept it; its sender waits for one."""
     if not isinstance(command, DeliverMessage):
         return ()
     answer = PeerAnswer(message=command.message, status=PeerStatus.REFUSED, text=why)
@@ -257,13 +257,13 @@ def rejection_posts(command: AnyCommand, why: str) -> tuple[Post, ...]:
 
 
 def refusal_text(verdict: Verdict) -> str:
-    """Return a refusal with the rules that decided."""
+    """Return a refusal that names the deciding rules."""
     rules = ", ".join(f"`{rule}`" for rule in verdict.because)
     return f"refused by {rules}: {verdict.reason}" if verdict.reason else f"refused by {rules}"
 
 
 def answer_arguments(team: str, answer: PeerAnswer) -> dict[str, JsonValue]:
-    """Return the arguments with which the house asks whether an answer may leave."""
+    """Return the arguments of the house's call that decides whether an answer may leave."""
     return {"team": team, "message": answer.message, "answer": answer.text}
 
 
@@ -276,7 +276,7 @@ def _leaving(state: SessionState, peer: Peer, answer: PeerAnswer, rules: Rules |
         return PeerAnswered(at=moment.at, peer=peer, answer=answer)
     verdict = policy.judge(rules.policy, _subject(ANSWER, peer.team), state.facts)
     if answer.status is not PeerStatus.DONE and verdict.effect is not Effect.ALLOW:
-        # An agent chooses the words in which it fails as it chooses those of an answer.
+        # An agent chooses the text of its failures just as it chooses its answers.
         reply = answer.model_copy(update={"text": f"{_UNTOLD[answer.status]} ({verdict.reason})", "partial": "", "labels": ()})
         return PeerAnswered(at=moment.at, peer=peer, answer=reply)
     match verdict.effect:
@@ -291,7 +291,7 @@ def _leaving(state: SessionState, peer: Peer, answer: PeerAnswer, rules: Rules |
 
 @lru_cache(maxsize=1024)
 def _subject(tool: str, team: str) -> Subject:
-    # Only judged, never asked about as it is: what a human would be asked about goes through the gate, with its words and its digest.
+    # This is only judged. If a human has to be asked, that goes through the gate, with the answer's text and digest.
     return Subject(
         kind=SubjectKind.PEER_MESSAGE,
         tool=tool,
@@ -321,7 +321,7 @@ def _held(state: SessionState, message: MessageId) -> PeerAnswer:
 
 def _from(team: str, source: LabelSource) -> LabelSource:
     where = source.origin or (f"call {source.call}" if source.call else "")
-    # One hop is told; the sessions before it tell theirs.
+    # Only one hop is named here; the sessions before it name their own.
     first = where.split(" from team ", 1)[0]
     return LabelSource(label=source.label, origin=f"{first} from team {team}" if first else f"team {team}")
 

@@ -1,4 +1,4 @@
-"""After a crash: close what nobody will ever finish, and keep what still waits for an answer."""
+"""Repair after a crash: close the work that can never finish, and keep what still waits for an answer."""
 
 from curtainwall.model import AnyEvent, CallDropped, CallId, CallLost, Millis, ModelFailed, TurnEnded, TurnStatus
 from curtainwall.session.open_work import CallStatus, OpenCall
@@ -8,8 +8,8 @@ from curtainwall.session.state import SessionState
 def closers(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
     """Return the events that close what a crash left open.
 
-    A permitted call may have run or not. We record that we do not know, and never run it again by ourselves. An ask stays
-    open, and the turn waits to be taken up.
+    A permitted call may or may not have run. We record that this is unknown and never rerun it automatically. Asks stay open, and the turn
+    waits to be resumed.
     """
     events: list[AnyEvent] = [CallLost(at=at, call=call) for call, open_ in state.calls.items() if open_.standing is CallStatus.PERMITTED]
     firsts = state.firsts()
@@ -25,14 +25,14 @@ def closers(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
         for request, turn in state.requests.items()
     ]
     if state.turn is not None and not state.turn_waits:
-        # Whoever takes the turn up finds in the log how far it came; only one that somebody wanted to stop is over.
+        # The log shows the next owner how far the turn got, so it is over only if someone asked it to stop.
         status = TurnStatus.INTERRUPTED if state.interrupting else TurnStatus.WAITING
         events.append(TurnEnded(at=at, turn=state.turn, status=status, failure="the process ended"))
     return tuple(events)
 
 
 def _why_dropped(state: SessionState, call: OpenCall, first: CallId | None) -> str:
-    """Return why nobody will ever go on with a call that did not run, or nothing."""
+    """Return why a call that did not run can never continue, or None."""
     if call.standing is CallStatus.REQUESTED:
         return "it was never decided"
     if call.standing is CallStatus.ASKED and call.approval not in state.approvals and first is None:

@@ -1,4 +1,4 @@
-"""A log folded again, with every broken promise named."""
+"""Re-checks a session's log for violated invariants."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -65,7 +65,7 @@ WorkingEvent = LifeEvent | TurnEvent | ModelEvent
 _CALLS, _ANSWERS = Group[CallEvent](CallEvent), Group[AnswerEvent](AnswerEvent)
 _TURNS = Group[WorkingEvent](WorkingEvent)
 
-# Among them is everything that the commands of `_AFTER_CLOSE` in `decide.py` cause.
+# Includes every event that the commands of `_AFTER_CLOSE` in `decide.py` cause.
 _AFTER_CLOSE = (
     SessionRenamed,
     SessionReopened,
@@ -84,7 +84,7 @@ BlobCheck = Callable[[BlobRef], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken promise and the entry where it shows."""
+    """A violated invariant and the entry where it shows."""
 
     seq: int
     what: str
@@ -104,7 +104,7 @@ class _Seen:
     granted: set[str] = field(default_factory=set[str])
     grants: set[GrantId] = field(default_factory=set[GrantId])
     requests: dict[str, tuple[int, ModelRequested]] = field(default_factory=dict[str, tuple[int, ModelRequested]])
-    """Requests that wait for their response, and where they are."""
+    """Requests without a response, and where they are."""
     sent: set[str] = field(default_factory=set[str])
     turns: set[TurnId] = field(default_factory=set[TurnId])
     over: dict[TurnId, TurnStatus] = field(default_factory=dict[TurnId, TurnStatus])
@@ -128,11 +128,11 @@ def replay(events: Iterable[AnyEvent], check_blob: BlobCheck) -> tuple[Violation
 
 
 def _missing(seen: _Seen) -> list[Violation]:
-    """Return what has no end although nothing goes on that could still bring it: its turn is over, or the session is closed."""
+    """Return what has no end and can no longer get one, because its turn is over or the session is closed."""
     requests = [
         Violation(place, f"request `{request}` never got a response")
         for request, (place, event) in seen.requests.items()
-        # A turn that was interrupted may leave one behind, and what an agent that is not ours used may be known only after its turn.
+        # An interrupted turn may leave one behind, and the usage of an external agent may become known only after its turn.
         if seen.closed or (seen.over.get(event.turn) is TurnStatus.DONE and not _is_empty(event.added))
     ]
     calls = [
@@ -223,7 +223,7 @@ def _broken_turn(seen: _Seen, seq: int, event: WorkingEvent) -> list[str]:
 
 
 def _responded(seen: _Seen, event: ModelResponded | ModelFailed) -> list[str]:
-    """Return what is wrong with a response. Of an agent that is not ours, neither what was sent nor what came back is kept."""
+    """Return what is wrong with a response. For external agents, neither requests nor responses are stored."""
     _, request = seen.requests.pop(event.request, (0, None))
     if request is None:
         return [f"a response came before its request `{event.request}`"]
@@ -287,7 +287,7 @@ def _finished(seen: _Seen, event: CallFinished) -> list[str]:
 
 
 def _ended(seen: _Seen, call: CallId, *, ran: bool) -> list[str]:
-    """Return what is wrong with the end of a call; what may have run had a permit, and what did not had none."""
+    """Return what is wrong with the end of a call: a call that may have run needs a permit, and a call that did not run has none."""
     if call not in seen.calls:
         return [f"call `{call}` has a result and no request"]
     if call in seen.ended:

@@ -1,4 +1,4 @@
-"""Whether a session has anything to do by itself, told from the end of its log without folding the rest."""
+"""Tells from the end of a session's log, without folding the rest, whether the session has work to do."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -16,15 +16,15 @@ _KEEPS_QUIET: Final = frozenset(
 
 
 def is_at_rest(entries: Sequence[Entry], *, is_whole: bool) -> bool | None:
-    """Tell whether nothing is left to do in a session whose log ends with these entries; None if that takes more of the log.
+    """Tell whether a session whose log ends with these entries has nothing left to do; None if more of the log is needed to tell.
 
-    INVARIANT: True only where a fold of the whole log would find no turn to go on with, no message in the queue and nothing to compact.
-    A turn takes up everything that waits, except behind messages of other teams, whose sessions are not asked about here.
+    INVARIANT: True only if a fold of the whole log would find no turn to continue, no queued message and nothing to compact. A turn takes
+    all queued messages, except those behind messages of other teams, whose sessions are not covered here.
     """
     kinds = [entry.kind for entry in entries]
     begun = next((place for place in range(len(kinds) - 1, -1, -1) if kinds[place] == "TurnStarted"), None)
     if begun is None and not is_whole:
-        # What stirs it in the part that is known does so whatever comes before.
+        # Work in the known part counts, no matter what comes before.
         return False if _STIRS.intersection(kinds) else None
     since = kinds if begun is None else kinds[begun + 1 :]
     last = "SessionReady" if begun is None else "TurnEnded"
@@ -35,6 +35,6 @@ def is_at_rest(entries: Sequence[Entry], *, is_whole: bool) -> bool | None:
         return False
     ended = lift(entries[-1 - len(after)])
     if isinstance(ended, TurnEnded) and ended.status is TurnStatus.WAITING:
-        # It waits for humans alone, and none of them has answered; a turn that waits for nothing was cut off, and goes on.
+        # It waits only for humans, and none has answered. A turn that waits for nothing was cut off and continues.
         return bool(ended.waits_for) and not _SETTLES.intersection(since)
     return True

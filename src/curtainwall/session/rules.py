@@ -1,4 +1,4 @@
-"""What a decision stands on besides the log: policy, standing project grants, operators and limits."""
+"""The inputs of a decision besides the log: policy, a project's standing grants, operators and limits."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,11 +10,11 @@ from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, NotAllowed
 from curtainwall.session.limits import BreakerLimits
 
 if TYPE_CHECKING:
-    # Start-up time: whoever only answers or lists judges nothing.
+    # Start-up time: commands that only answer or list judge nothing.
     from curtainwall.policy import Policy
 
 Whose = tuple[Literal["team", "job", "webhook"], str]
-"""Who has rules besides the house's: a team, a job or a webhook, by its name."""
+"""The owner of a rule file beside the house's: a team, a job or a webhook, by name."""
 
 _TABLES: Final = {"team": "teams", "job": "cron", "webhook": "webhooks.hooks"}
 
@@ -32,47 +32,47 @@ class Rules:
     calls: int = 100_000
     logged_bytes: int = 1_000_000_000
     askers: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """Who may ask a team, where not everybody may."""
+    """Who may ask each team that restricts this."""
     own_policies: "Mapping[Whose, Policy]" = field(default_factory=dict[Whose, "Policy"])
-    """Of teams, jobs and webhooks with a rule file of their own: the house's rules, with those of that file among them."""
+    """For each team, job and webhook with its own rule file: the house's rules together with those of the file."""
     known: frozenset[Whose] | None = None
-    """The teams, jobs and webhooks that are configured; sessions of others may do nothing. Left out, nobody looks."""
+    """The configured teams, jobs and webhooks; sessions of any others may do nothing. None disables the check."""
     depth: int = 4
-    """Through how many teams a question may go."""
+    """How many teams a question may pass through."""
     compact_after: int = 1_000
-    """After how many messages the talk of two teams becomes a summary."""
+    """After how many messages the conversation of two teams is summarised."""
 
     def may_control(self, who: Who) -> bool:
-        """Tell whether someone may answer asks and use control words: the local user, or an operator of their channel."""
+        """Tell whether a person may answer asks and use control words: the local user, or an operator of their channel."""
         return who.channel in HOUSE_CHANNELS or who.name in self.operators.get(who.channel, frozenset())
 
     def require_operator(self, who: Who, not_allowed: str = "") -> None:
-        """Refuse somebody who may only talk."""
+        """Refuse a person who may only talk."""
         if not self.may_control(who):
             raise NotAllowed(f"`{who.name}` is not an operator of `{who.channel}`{not_allowed and f' and may not {not_allowed}'}")
 
     def of(self, *, team: str = "", job: str = "", hook: str = "") -> "Rules":
-        """Return the rules of a session that speaks for a team, is a firing of a job, or a delivery to a webhook; none is two of them."""
+        """Return the rules of a session of a team, a job or a webhook; a session never belongs to two of these."""
         if not team and not job and not hook:
             return self
         whose: Whose = ("team", team) if team else ("job", job) if job else ("webhook", hook)
         policy = self.own_policies.get(whose)
         if policy is None and self.known is not None and whose not in self.known:
-            # Whether it had rules of its own is not known any more; without them its sessions would be freer than before.
+            # We no longer know whether it had its own rules; without them its sessions would be freer than before.
             policy = _gone(self.policy, whose)
         return self if policy is None else replace(self, policy=policy)
 
     def of_session(self, opened: SessionOpened | None) -> "Rules":
-        """Return the rules of a session by how it was opened, also where that was long ago."""
+        """Return the rules of a session according to how it was opened, however long ago."""
         return self if opened is None else self.of(team=opened.team, job=opened.job, hook=opened.hook)
 
     def with_project_grants(self, grants: Mapping[GrantId, Grant]) -> "Rules":
-        """Return the rules of a session that works in a project with these grants."""
+        """Return the rules of a session in a project with these grants."""
         return self if not grants and not self.project_grants else replace(self, project_grants=grants)
 
 
 class ActiveRules:
-    """The rules in force, until others take their place as a whole; each decision is made by one of them."""
+    """The rules in force. They are only replaced as a whole, so each decision uses exactly one version."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -82,18 +82,18 @@ class ActiveRules:
         return self._rules
 
     def take(self, rules: Rules) -> None:
-        """Let every decision from now on be made by these rules."""
+        """Use these rules for every decision from now on."""
         self._rules = rules
 
 
 @dataclass(frozen=True)
 class SessionRules:
-    """The rules of one session, the same for all decisions that are made together; nothing is loaded before one of them needs it."""
+    """The rules of one session, the same for all decisions made together, and loaded when the first of these needs them."""
 
     in_force: Callable[[], Rules]
     opened: SessionOpened | None
     grants: Mapping[GrantId, Grant]
-    """What was granted in the project in which the session works."""
+    """The grants of the session's project."""
 
     @cached_property
     def now(self) -> Rules:
@@ -102,7 +102,7 @@ class SessionRules:
 
 
 def table_of(whose: Whose) -> str:
-    """Return the table of the configuration that a team, job or webhook is."""
+    """Return the configuration table of a team, job or webhook."""
     kind, name = whose
     return f"{_TABLES[kind]}.{name}"
 

@@ -1,4 +1,4 @@
-"""A fold as bytes, and back. Where and how safely they are kept is not known here."""
+"""Converts a fold to bytes and back. It does not know where or how safely the bytes are stored."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -16,25 +16,25 @@ from curtainwall.session.state import SessionState
 
 
 class KeptFold(NamedTuple):
-    """A session's state, and how many bytes its log takes up to there."""
+    """A session's state, and the size of its log up to that point."""
 
     state: SessionState
     logged: int
 
 
 def encode_fold(fold: KeptFold) -> bytes | None:
-    """Return the bytes of a fold; None for one that would not come back from them exactly as it is."""
+    """Return the bytes of a fold; None if they would not restore exactly the same fold."""
     try:
         payload = json.dumps(_codec(KeptFold).write(fold)).encode()
     except PydanticSerializationError:
         return None
     back = decode_fold(payload)
-    # The order of what is held counts as well, and only the bytes show it.
+    # The order of the held values counts too, and only the bytes show it.
     return payload if back is not None and back == fold and json.dumps(_codec(KeptFold).write(back)).encode() == payload else None
 
 
 def decode_fold(payload: bytes) -> KeptFold | None:
-    """Return the fold that bytes hold; None for anything else."""
+    """Return the fold in these bytes; None if they are anything else."""
     try:
         return cast("KeptFold", _codec(KeptFold).read(json.loads(payload)))
     except (ValueError, TypeError, LookupError, RecursionError):
@@ -48,7 +48,7 @@ class _Codec(NamedTuple):
     read: Callable[[Any], Any]
 
 
-# Pydantic could do all of this, but to prepare it takes as long as folding thousands of entries, in every process.
+# Pydantic could do all of this, but preparing it takes each process as long as folding thousands of entries.
 @cache
 def _codec(kind: Any) -> _Codec:
     """Return the codec of a type, as it is annotated in the state."""
@@ -108,7 +108,7 @@ def _sequence(inner: _Codec, in_order: Callable[[Any], Any], make: Callable[[Any
 
 
 def _model(kind: type[BaseModel]) -> _Codec:
-    """Return the codec of what is in the log in the same form."""
+    """Return the codec of a value that the log stores in the same form."""
 
     def write(held: BaseModel) -> Any:
         return kind.__pydantic_serializer__.to_json(held).decode()
@@ -117,7 +117,7 @@ def _model(kind: type[BaseModel]) -> _Codec:
 
 
 def _record(kind: Any) -> _Codec:
-    """Return the codec of a dataclass or a named tuple: every field must be there, and no other."""
+    """Return the codec of a dataclass or a named tuple, which must have exactly its fields."""
     names: tuple[str, ...] = tuple(field.name for field in fields(kind)) if is_dataclass(kind) else kind._fields
     hints, make = get_type_hints(kind), cast("Callable[..., Any]", kind)
     codecs = tuple(_codec(hints[name]) for name in names)

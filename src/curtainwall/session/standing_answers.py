@@ -1,4 +1,4 @@
-"""Standing answers: what has been answered before it is asked, in a session or for every session of a project."""
+"""Standing answers: grants that answer later asks, in one session or in every session of a project."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState
 
 ONE_TEXT = frozenset({FOLLOW_INSTRUCTIONS, TRUST_SKILL})
-"""What a yes to one text is about, which is given once at a time."""
+"""The calls whose approval covers one exact text, for one use at a time."""
 
 _REMOTE_ROLES = (Role.READ_REMOTE, Role.WRITE_REMOTE)
 _CREDENTIAL_RULES = frozenset({RuleId("credential-asks")})
@@ -45,16 +45,16 @@ _DISABLED, _BY_MODE = "disabled-rule", "mode:"
 
 
 def covers_of(verdict: Verdict, subject: Subject) -> tuple[Cover, ...]:
-    """Return what a human is asked: every asked role and resource with the rules that ask."""
+    """Return what a human is asked about: every asked role and resource, with the rules that ask."""
     asked = ((resource_of(finding, subject), finding) for finding in verdict.findings if finding.effect is Effect.ASK)
     return tuple(Cover(role=resource.role, value=_asked_value(resource), rules=finding.because) for resource, finding in asked)
 
 
 def _asked_value(resource: Resource) -> str:
-    """Return a resource as people are asked about it.
+    """Return the text of a resource in an ask.
 
-    INVARIANT: no path is written as a whole tree is, and no repository reached in the clear as one that is not.
-    A yes to one would be to both.
+    INVARIANT: a path and a whole tree have different texts, and so have a repository reached in the clear and one reached encrypted.
+    Otherwise the approval of one would cover both.
     """
     value = resource.value
     if resource.role in _REMOTE_ROLES and isinstance(resource.facts, HostFacts) and not resource.facts.secure:
@@ -66,33 +66,33 @@ def _asked_value(resource: Resource) -> str:
 
 
 def covered(asked: Iterable[Cover], by: Iterable[Cover]) -> bool:
-    """Tell whether every asked role, resource and rule was among those that were answered."""
+    """Tell whether the answer covered every role, resource and rule that asks now."""
     known = {(cover.role, cover.value): frozenset(cover.rules) for cover in by}
     return all((cover.role, cover.value) in known and known[cover.role, cover.value].issuperset(cover.rules) for cover in asked)
 
 
 def scope_of_answer(wanted: GrantScope, covers: Sequence[Cover]) -> GrantScope:
-    """Return how far a human's yes reaches: one to credentials alone holds for the session, because each is asked for once in it.
+    """Return the scope of a human's approval: one for credentials alone lasts for the session, which asks once for each credential.
 
-    A rule of the user's own that asks about a credential is another question, and `once` stays once.
+    If a rule of the user asks about a credential, that is a different question, and `once` remains once.
     """
     once_a_session = all(cover.role is Role.USE_CREDENTIAL and frozenset(cover.rules) == _CREDENTIAL_RULES for cover in covers)
     return GrantScope.SESSION if wanted is GrantScope.ONCE and covers and once_a_session else wanted
 
 
 def is_for_one_call(tool: str, covers: Iterable[Cover]) -> bool:
-    """Tell whether a yes that lasts is for the exact call alone, because the resources do not say what was approved.
+    """Tell whether a lasting approval covers only the exact call, because the resources do not determine what was approved.
 
-    What an external tool does is in its arguments, whatever else is asked about.
+    What an external tool does depends on its arguments, no matter what else is asked about.
     """
     return is_external(tool) or any(cover.left_open for cover in covers)
 
 
 def standing_answer(state: SessionState, subject: Subject, asked: tuple[Cover, ...], rules: Rules) -> str | None:
-    """Return the name of the one standing answer that covers everything that a subject asks, or None.
+    """Return the id of a single standing answer that covers everything a subject asks about, or None.
 
-    INVARIANT: half an answer is none. Two answers that cover one half each do not add up, and an ask that does not say what it asks
-    is covered by nothing.
+    INVARIANT: half an answer does not count. Two answers that cover one half each do not add up, and an ask that does not say what it asks
+    about is never covered.
     """
     if not asked:
         return None
@@ -110,17 +110,17 @@ def standing_answer(state: SessionState, subject: Subject, asked: tuple[Cover, .
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """What came after a permit: the labels that others brought, whether a grant was revoked."""
+    """Changes since a permit: labels set by other calls, and whether a grant was revoked."""
 
     labels: Collection[Label] = ()
     is_revoked: bool = False
 
 
 def still_permitted(state: SessionState, subject: Subject, permit: CallPermitted, rules: Rules, since: Since) -> bool:
-    """Tell whether what was permitted would be permitted now, with nobody asked anew.
+    """Tell whether a permitted call would be permitted now without asking again.
 
-    The labels that the permit itself brought do not count against it. A person's yes to this very call counts for what it was a yes to,
-    unless a grant was revoked since, which may have been that yes. What a hook asked about is only known to be answered by such a yes.
+    The labels that the permit itself set do not count against it. A person's approval of this very call still counts, unless a grant was
+    revoked since, which may have been that approval. A hook's question is only known to be answered by such an approval.
     """
     by_person = any(name != _DISABLED and not name.startswith(_BY_MODE) for name in permit.answered_by)
     counts = by_person and not since.is_revoked
@@ -137,14 +137,14 @@ def still_permitted(state: SessionState, subject: Subject, permit: CallPermitted
 
 
 def _hook_asked(permit: CallPermitted) -> bool:
-    """Tell whether somebody besides the rules asked; after a wait that is seen by an answer to what the rules allow."""
+    """Tell whether a hook asked; after a wait, the sign of this is an answer to something that the rules allow."""
     verdict = permit.verdict
     is_more = verdict.effect is Effect.ALLOW and bool(permit.answered_by)
     return is_more or any(rule.startswith(BY_HOOK) for rule in verdict.because)
 
 
 def _answers(grant: Grant, subject: Subject, asked: tuple[Cover, ...]) -> bool:
-    # INVARIANT: where resources leave open what a call does, a yes to one call is a yes to no other.
+    # INVARIANT: if resources leave open what a call does, the approval of one call covers no other.
     if grant.lapsed or (grant.digest is None and is_for_one_call(subject.tool, asked)):
         return False
     if grant.digest is not None and grant.digest != subject.digest:
@@ -153,23 +153,23 @@ def _answers(grant: Grant, subject: Subject, asked: tuple[Cover, ...]) -> bool:
 
 
 def still_covers(subject: Subject, asked: tuple[Cover, ...], answered: tuple[Cover, ...]) -> bool:
-    """Tell whether an answer that was given for a subject holds for what it asks now.
+    """Tell whether an answer for a subject covers what the subject asks about now.
 
-    Two steps of a plan may ask about the same thing because of different rules, so a plan has to ask exactly what it asked.
+    Two steps of a plan may ask about the same thing because of different rules, so a plan has to ask exactly the same as before.
     """
     return asked == answered if subject.steps else covered(asked, answered)
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectState:
-    """The fold of a project's log, and where it ends."""
+    """The fold of a project's log, and the log's end."""
 
     seq: int = 0
     grants: dict[GrantId, Grant] = field(default_factory=dict[GrantId, Grant])
 
 
 def fold_project(events: Iterable[AnyEvent], state: ProjectState | None = None) -> ProjectState:
-    """Return the state after the events; what a project does not know is none of its business."""
+    """Return the state after the events; those that do not concern a project are ignored."""
     before = state or ProjectState()
     grants, seq = dict(before.grants), before.seq
     for event in events:
@@ -182,7 +182,7 @@ def fold_project(events: Iterable[AnyEvent], state: ProjectState | None = None) 
 
 
 def decide_project(state: ProjectState, command: RevokeGrant, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Take back a grant of the project."""
+    """Revoke a grant of the project."""
     rules.require_operator(command.by, "revoke")
     if command.grant not in state.grants:
         raise NotFound(f"there is no grant `{command.grant}` in this project")

@@ -1,4 +1,4 @@
-"""What a session is at one point of its log: what is still open, plus small totals. Only a cache ever stores it."""
+"""A session's state at one point of its log: its open work and small totals. Only a cache ever stores it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,11 +36,11 @@ from curtainwall.session.open_work import CallStatus, OpenWork
 _FROM_SURE_TO_UNSURE = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
 
 SETTLED_KEPT = 128
-"""How many settled approvals are remembered at least, so that a late answer is told by whom it was settled."""
+"""The minimum number of settled approvals to remember, so that the refusal of a late answer can name who settled it."""
 
 
 class Phase(StrEnum):
-    """Where a session stands."""
+    """The status of a session."""
 
     OPENING = "opening"
     READY = "ready"
@@ -59,7 +59,7 @@ class Settled(NamedTuple):
 
 @dataclass(slots=True)
 class Spent:
-    """What the session has used of its budgets, and how sure we are."""
+    """How much of its budgets the session has used, and how certain the figures are."""
 
     tokens: int = 0
     steps: int = 0
@@ -69,14 +69,14 @@ class Spent:
     dollars_basis: Basis = Basis.MEASURED
 
     def add(self, usage: Usage) -> None:
-        """Count what was used; a sum is as sure as its least sure part."""
+        """Add usage; a sum is only as certain as its least certain part."""
         self.tokens += usage.input_tokens + usage.output_tokens
         self.dollars += usage.dollars
         self.tokens_basis = _weaker(self.tokens_basis, usage.tokens_basis)
         self.dollars_basis = _weaker(self.dollars_basis, usage.dollars_basis)
 
     def plus(self, other: "Spent") -> "Spent":
-        """Return both together, where the other steps and seconds are its own affair; nothing used makes no sum less sure."""
+        """Return the sum of both; the other's steps and seconds are not counted, and zero usage does not make a sum less certain."""
         total = self.copy()
         if other.tokens or other.dollars:
             total.add(other.usage)
@@ -88,7 +88,7 @@ class Spent:
         return Usage(input_tokens=self.tokens, dollars=self.dollars, tokens_basis=self.tokens_basis, dollars_basis=self.dollars_basis)
 
     def copy(self) -> "Spent":
-        """Return the same figures, to go on from."""
+        """Return a copy of the figures."""
         return Spent(self.tokens, self.steps, self.seconds, self.dollars, self.tokens_basis, self.dollars_basis)
 
 
@@ -105,25 +105,25 @@ class Totals:
     uncounted_denials: int = 0
 
     def copy(self) -> "Totals":
-        """Return the same sums, to go on from."""
+        """Return a copy of the sums."""
         return Totals(self.events, self.turns, self.messages, self.calls, self.asks, self.denials, self.uncounted_denials)
 
 
 @dataclass
 class SessionState(OpenWork):
-    """The fold of a session's log: what is open, and what the session runs under, has used and owes.
+    """The fold of a session's log: open work, settings, usage and what the session owes others.
 
-    INVARIANT: nobody but `evolve.apply` changes a state; everyone else is handed a copy that stays as it is. What a state holds is
-    exchanged and never changed, but for the figures in `spent` and `totals`, so that a copy costs next to nothing.
+    INVARIANT: only `evolve.apply` changes a state; everyone else gets a copy that never changes. The values in a state are replaced and not
+    mutated, except for the figures in `spent` and `totals`, so a copy costs next to nothing.
     """
 
     opened: SessionOpened | None = None
     ready: bool = False
     closed: str | None = None
     reopened: int = 0
-    """How often it was opened again after it had been closed."""
+    """How often it was reopened."""
     once: bool = False
-    """Whether the last message is a single task, with which the session ends."""
+    """Whether the last message is a single task, after which the session ends."""
     name: str = ""
     model: str = ""
     mode: Mode = Mode.DEFAULT
@@ -136,7 +136,7 @@ class SessionState(OpenWork):
     context_measured: bool = False
     spent: Spent = field(default_factory=Spent)
     elsewhere: Spent = field(default_factory=Spent)
-    """What the sessions that share this one's budget have used, as it was counted last."""
+    """The latest usage of the sessions that share this one's budget."""
     totals: Totals = field(default_factory=Totals)
     labels: Mapping[Label, LabelSource] = field(default_factory=dict[Label, LabelSource])
     disabled: frozenset[RuleId] = frozenset()
@@ -150,26 +150,26 @@ class SessionState(OpenWork):
     warned: frozenset[BudgetKind] = frozenset()
     exhausted: frozenset[BudgetKind] = frozenset()
     peers: Mapping[MessageId, Peer] = field(default_factory=dict[MessageId, Peer])
-    """Messages of teams that have no answer yet, and who sent them."""
+    """Messages from teams without an answer yet, and their senders."""
     expiries: Mapping[MessageId, Millis] = field(default_factory=dict[MessageId, Millis])
     owed: Mapping[MessageId, PeerAnswer] = field(default_factory=dict[MessageId, PeerAnswer])
-    """Answers to teams that wait for a yes."""
+    """Answers to teams that wait for approval."""
     sent: Mapping[MessageId, str] = field(default_factory=dict[MessageId, str])
-    """Messages to teams whose answers have not come."""
+    """Messages to teams that have not answered yet."""
     turn_messages: tuple[MessageId, ...] = ()
     turn_began: Spent | None = None
     spoken: str = ""
-    """Everything that the agent has said in this turn, if a team asked."""
+    """The agent's whole messages in this turn, if a team asked."""
     partial: str = ""
-    """What it has said since, of a message that is not complete."""
+    """The streamed part of its current message."""
     notes: tuple[str, ...] = ()
-    """What we had to say about the agent in this turn, which goes out with its answer."""
+    """Our notes about the agent in this turn, which are sent with its answer."""
     compacted_at: int = 0
     git_directory: str = ""
-    """Where git works when a call names no path, as the agent set it last; empty for the workspace."""
+    """Where git works when a call names no path, as last set by the agent; empty for the workspace."""
 
     def copy(self) -> "SessionState":
-        """Return a state that can go on without changing this one."""
+        """Return a copy that can evolve without changing this state."""
         new = object.__new__(SessionState)
         new.__dict__ = self.__dict__.copy()
         new.spent, new.totals = self.spent.copy(), self.totals.copy()
@@ -177,7 +177,7 @@ class SessionState(OpenWork):
 
     @property
     def phase(self) -> Phase:
-        """Return where the session stands."""
+        """Return the session's status."""
         if self.closed is not None:
             return Phase.CLOSED
         if not self.ready:
@@ -188,12 +188,12 @@ class SessionState(OpenWork):
 
     @property
     def is_at_rest(self) -> bool:
-        """Tell whether nothing is open: no turn, no call, no ask, no queued message, and no answer that a team waits for."""
+        """Tell whether nothing is open: no turn, call, ask or queued message, and no answer that a team waits for."""
         return not (self.turn or self.calls or self.approvals or self.queue or self.peers or self.owed or self.compaction_asked is not None)
 
     @property
     def can_go_on(self) -> bool:
-        """Tell whether a turn that waits has something to go on with: an answer, a raised budget, or nothing to wait for."""
+        """Tell whether a waiting turn can continue: it has an answer or a raised budget, or nothing to wait for."""
         if not self.turn_waits or self.exhausted:
             return False
         asked = (call in self.calls and self.calls[call].standing is CallStatus.ASKED for call in self.parked_on)
@@ -201,7 +201,7 @@ class SessionState(OpenWork):
 
     @property
     def is_held(self) -> bool:
-        """Tell whether a foreign agent works, and every call that it has open waits for a human."""
+        """Tell whether an external agent is at work, and all its open calls wait for a human."""
         if self.opened is None or self.opened.agent == BUILTIN_AGENT or self.turn is None or self.turn_waits:
             return False
         standings = {call.standing for call in self.calls.values() if call.turn == self.turn}
@@ -215,7 +215,7 @@ class SessionState(OpenWork):
 
     @property
     def place(self) -> Place:
-        """Return what the meaning of a call depends on."""
+        """Return the part of the session on which the meaning of a call depends."""
         opened = self.opened
         assert opened is not None
         return Place(
@@ -229,7 +229,7 @@ class SessionState(OpenWork):
 
     @property
     def facts(self) -> "policy.SessionFacts":
-        """Return what policy needs to know of the session."""
+        """Return the facts about the session that policy needs."""
         assert self.opened is not None
         return policy.SessionFacts(
             session=self.opened.session,

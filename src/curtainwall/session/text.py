@@ -1,4 +1,4 @@
-"""Text of agents and others as a human sees it: everything visible, nothing that moves a cursor or pretends to be ours."""
+"""Makes untrusted text safe to show: every character is visible, and none moves a cursor or passes for our own text."""
 
 import unicodedata
 from typing import Final
@@ -6,20 +6,20 @@ from typing import Final
 from curtainwall.model.subjects import in_order
 
 VALUE_LIMIT: Final = 2_000
-"""How many letters of one text are shown; the middle of a longer one is cut."""
+"""How many characters of a text are shown; the middle of a longer one is cut."""
 
 _MARKS_LIMIT = 3
-# Letters and marks that Unicode calls printable and nobody sees: fillers, the braille blank, joiners and variation selectors.
+# Characters that Unicode calls printable although they are invisible: fillers, the braille blank, joiners and variation selectors.
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0").union(
     map(chr, range(0xFE00, 0xFE10)), map(chr, range(0xE0100, 0xE01F0))
 )
 
 
 def inert(text: str) -> str:
-    """Return text that cannot move a cursor, hide itself or pretend to be ours: one line, visible characters only, cut if long."""
+    """Return text that cannot move a cursor, hide or pass for ours: one line of visible characters, cut if long."""
     half = VALUE_LIMIT // 2
     if len(text) > 2 * VALUE_LIMIT:
-        # Making megabytes visible takes seconds, and nobody would see them.
+        # Escaping megabytes takes seconds, and the result would be cut anyway.
         return f"{visible(text[:half])[:half]} …[{len(text) - 2 * half} characters cut]… {visible(text[-half:])[-half:]}"
     shown = visible(text)
     if len(shown) <= VALUE_LIMIT:
@@ -28,23 +28,23 @@ def inert(text: str) -> str:
 
 
 def spelt(text: str) -> str:
-    """Return inert text in which everything stands in the order in which it is used, also beside letters from right to left."""
+    """Return inert text in the order in which it is used, even beside right-to-left letters."""
     return inert(in_order(text))
 
 
 def spelt_whole(text: str) -> str:
-    """Return text in the order in which it is used, with everything visible and nothing cut."""
+    """Return text in the order in which it is used, with every character visible and nothing cut."""
     return visible(in_order(text))
 
 
 def visible(text: str) -> str:
-    """Return text with everything escaped that is not seen, or not seen where it stands; nothing is cut."""
+    """Escape every character that is invisible or would appear in another place; nothing is cut."""
     if text.isascii() and text.isprintable():
         return text
     shown: list[str] = []
     marks = 0
     for char in text:
-        # A few marks make an accent; a pile of them grows over the lines around it.
+        # A few combining marks make an accent; many of them cover the lines around them.
         marks = marks + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
         plain = char.isprintable() and char not in _UNSEEN and marks <= _MARKS_LIMIT
         shown.append(char if plain else char.encode("unicode_escape", "surrogatepass").decode())

@@ -1,4 +1,4 @@
-"""The conversation as people read it: turns with what was said, what was called, and how it ended."""
+"""The conversation for people: turns with their messages, their calls, and how they ended."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ _SHOWN = Group[TranscriptEvent](TranscriptEvent)
 
 @dataclass(frozen=True, slots=True)
 class TranscriptMessage:
-    """One message of a human, or context that came without one."""
+    """A human's message, or context that was added without one."""
 
     message: MessageId
     text: str
@@ -58,7 +58,7 @@ class TranscriptMessage:
 
 @dataclass(slots=True)
 class TranscriptTurn:
-    """One turn: whole messages, and as much of the next one as was shown before it was cut off."""
+    """One turn: whole messages, and the shown part of one that was cut off."""
 
     turn: TurnId
     asked: tuple[TranscriptMessage, ...]
@@ -73,7 +73,7 @@ class TranscriptTurn:
 
     @property
     def text(self) -> str:
-        """Return what the agent said, up to where it was cut off."""
+        """Return the agent's text, up to where it was cut off."""
         return "\n\n".join((*self.messages, self.partial) if self.partial else self.messages)
 
 
@@ -87,7 +87,7 @@ class TranscriptNote:
 
 
 def note_of(event: AnyEvent) -> TranscriptNote | None:
-    """Return the note that an event is, or None."""
+    """Return the note in an event, or None."""
     if not isinstance(event, ExtensionNoted) or event.extension != PROGRAM_NOTES:
         return None
     details = event.data.get("details")
@@ -104,7 +104,7 @@ class Transcript:
 
 
 def transcript(events: Iterable[AnyEvent]) -> Transcript:
-    """Return the conversation that a log tells."""
+    """Return the conversation in a log."""
     result = Transcript()
     running: dict[TurnId, TranscriptTurn] = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""Old events lifted to the present: schemas live for ever, each version one small step."""
+"""Lifts old events to the current schema, one small step for each version; schemas live for ever."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -8,12 +8,12 @@ from curtainwall.model import AnyEvent, Broken, Entry, decode_event, version_of
 
 Lift = Callable[[dict[str, Any]], dict[str, Any]]
 
-# (type, version) → the step to the next version. Nothing has changed since the first version yet.
+# (type, version) → the step to the next version. No schema has changed since the first version yet.
 LIFTS: Mapping[tuple[str, int], Lift] = {}
 
 
 def lift(entry: Entry, lifts: Mapping[tuple[str, int], Lift] = LIFTS) -> AnyEvent:
-    """Return the event that an entry holds, whatever version wrote it; refuse what a newer program wrote."""
+    """Return the event in an entry, no matter which version wrote it; refuse an entry of a newer program."""
     current = version_of(entry.kind)
     if current is None or entry.version > current:
         raise Broken(

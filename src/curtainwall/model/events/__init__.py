@@ -1,4 +1,4 @@
-"""What happened, in the past tense; each is stored for ever and carries its time and its schema's version.
+"""The events, named in the past tense; each is stored for ever and carries its time and its schema's version.
 
 An event is declared in one of the modules here, joins a group there, and is exported by `curtainwall.model`. This file lists only groups.
 """
@@ -67,7 +67,7 @@ AnyEvent = (
     | HouseEvent
     | ConfinedEvent
 )
-"""Every event, as the sum of its groups. A projection says which groups it reads, and names each member of them."""
+"""Every event: the union of all groups. A projection declares which groups it reads, and names each of their members."""
 
 
 Progress = (
@@ -86,4 +86,4 @@ Progress = (
     | ToolUsesReported
     | ExtensionNoted
 )
-"""What an agent tells of its own work, and what is seen of it; nothing here is a decision."""
+"""Events of an agent's own work, reported or observed; none of them is a decision."""

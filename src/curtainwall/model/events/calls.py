@@ -1,4 +1,4 @@
-"""The gate: what an agent wanted from outside, who was asked, and what came of it."""
+"""The gate: what an agent requested from outside, who was asked, and the outcome."""
 
 from typing import Literal
 
@@ -14,12 +14,12 @@ from curtainwall.model.verdicts import Verdict
 
 
 def _is_none(value: Who | None) -> bool:
-    # What is written where nobody was asked stays as it was.
+    # Left out by default, so that permits without an ask are stored as by earlier versions.
     return value is None
 
 
 class CallRequested(Event):
-    """An agent wants something from outside."""
+    """An agent requested something from outside."""
 
     call: CallId
     subject: Subject
@@ -27,20 +27,20 @@ class CallRequested(Event):
 
 
 class CallDenied(Event):
-    """The call will not run; the verdict says because of which rules."""
+    """The call will not run; the verdict names the rules."""
 
     call: CallId
     verdict: Verdict
 
 
 class DenialsCounted(Event):
-    """Past the session's budget of logged calls, denials are counted instead of told one by one."""
+    """Denials past the session's budget of logged calls, counted instead of logged one by one."""
 
     count: int
 
 
 class ApprovalAsked(Event):
-    """A human is asked. `covers` are the asked roles, resources and rules, all of which are shown."""
+    """A human was asked. `covers` has the asked roles, resources and rules, all of which are shown."""
 
     approval: ApprovalId
     call: CallId
@@ -52,7 +52,7 @@ class ApprovalAsked(Event):
 
 
 class ApprovalJoined(Event):
-    """The same subject was asked again while its approval was open."""
+    """The same subject was requested again while its approval was open."""
 
     approval: ApprovalId
     call: CallId
@@ -69,39 +69,39 @@ class ApprovalAnswered(Event):
 
 
 class ApprovalExpired(Event):
-    """Nobody answered in time; its calls are denied."""
+    """The approval was not answered in time; its calls are denied."""
 
     approval: ApprovalId
 
 
 class ApprovalWithdrawn(Event):
-    """The question no longer stands: the call is gone, or it means something else by now."""
+    """The question is obsolete: the call is gone, or its meaning has changed."""
 
     approval: ApprovalId
     why: str
 
 
 class GrantGiven(Event):
-    """An answer stands from here on, for a session or a project, or once for one exact subject."""
+    """An answer was kept, for a session, for a project, or once for one exact subject."""
 
     grant: Grant
 
 
 class GrantUsed(Event):
-    """A once-only grant answered its subject and is gone."""
+    """A one-time grant was used up by its subject."""
 
     grant: GrantId
 
 
 class GrantRevoked(Event):
-    """A standing answer was taken back."""
+    """A standing answer was revoked."""
 
     grant: GrantId
     by: Who
 
 
 class CallPermitted(Event):
-    """Single-use proof that this exact subject may run, with the labels that running it brings."""
+    """A single-use proof that this exact subject may run, with the labels that running it sets."""
 
     call: CallId
     permit: PermitId
@@ -110,16 +110,16 @@ class CallPermitted(Event):
     answered_by: tuple[str, ...] = ()
     labels: tuple[LabelSource, ...] = ()
     approved_by: Who | None = Field(default=None, exclude_if=_is_none)
-    """Who said yes to this very call; nobody did where a rule, a mode or an answer to other calls let it pass."""
+    """Who approved this very call; None if a rule, a mode or the answer to another call permitted it."""
 
     @property
     def is_approved_by_human(self) -> bool:
-        """Tell whether a person saw this very call and said yes; only then may anything of it be trusted later on."""
+        """Tell whether a person saw and approved this very call; only then may its content be trusted later."""
         return self.approved_by is not None and self.approved_by.is_human
 
 
 class CallFinished(Event):
-    """The call ran; this is what came of it."""
+    """The call ran, with this outcome."""
 
     call: CallId
     permit: PermitId
@@ -129,13 +129,13 @@ class CallFinished(Event):
 
 
 class CallLost(Event):
-    """The call was permitted and we do not know whether it ran; we never run it again by ourselves."""
+    """The call was permitted, and whether it ran is unknown; it is never rerun automatically."""
 
     call: CallId
 
 
 class CallDropped(Event):
-    """The agent no longer waits for this call, and it never ran; it may share the outcome of the call it had joined."""
+    """The agent no longer waits for this call, which never ran; it may share the outcome of the call it had joined."""
 
     call: CallId
     why: str
@@ -143,7 +143,7 @@ class CallDropped(Event):
 
 
 class LoopDetected(Event):
-    """The breaker saw the same changing subject, or asks, too often."""
+    """The same subject with effects, or an ask, came up too often for the breaker."""
 
     call: CallId
     what: Literal["repeat", "ask-storm"]
@@ -151,13 +151,13 @@ class LoopDetected(Event):
 
 
 CallEvent = CallRequested | CallDenied | CallPermitted | CallFinished | CallLost | CallDropped
-"""Where a call is between its request and its outcome."""
+"""The life of a call from its request to its outcome."""
 
 ApprovalEvent = ApprovalAsked | ApprovalJoined | ApprovalAnswered | ApprovalExpired | ApprovalWithdrawn
-"""Where an approval is between the ask and its settlement."""
+"""The life of an approval from the ask to its settlement."""
 
 GrantEvent = GrantGiven | GrantUsed | GrantRevoked
-"""Standing answers come and go."""
+"""The life of a standing answer."""
 
 BreakerEvent = LoopDetected | DenialsCounted
-"""An agent wanted too much in too short a time."""
+"""An agent exceeded a rate limit."""

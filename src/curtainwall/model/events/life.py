@@ -1,4 +1,4 @@
-"""A session from its opening to its end, what it runs under, and what the log of the house keeps of it."""
+"""A session from its opening to its end, the settings it runs under, and the house log's record of it."""
 
 from typing import Literal
 
@@ -22,7 +22,7 @@ class Workspace(Frozen):
 
 
 class SessionOpened(Event):
-    """A session began, with everything that is fixed for its life or starts it off."""
+    """A session began; holds everything that is fixed for its life and its initial settings."""
 
     session: SessionId
     name: str
@@ -37,60 +37,60 @@ class SessionOpened(Event):
     parent: SessionId | None = None
     team: str = ""
     job: str = ""
-    """The job that it is a firing of, or that a session before it was."""
+    """The job that this session, or the one before it, is a firing of."""
     hook: str = ""
-    """The webhook that it is a delivery to, or that a session before it was."""
+    """The webhook that this session, or the one before it, is a delivery to."""
 
 
 class SessionReady(Event):
-    """Agent and tools are there; the session takes messages."""
+    """The agent and the tools are ready; the session takes messages."""
 
 
 def _is_empty(path: str) -> bool:
-    # Most sessions have none, and what they write into the log stays as it was.
+    # Most sessions have none, and their events are stored as by earlier versions.
     return not path
 
 
 class HistoryInherited(Event):
-    """A fork or a reset took over what its parent knew, up to an entry of the parent's log."""
+    """A fork or a reset inherited its parent's history, up to an entry of the parent's log."""
 
     parent: SessionId
     upto: int
     history: BlobRef | None
     how: Literal["fork", "reset"]
     git_directory: str = Field(default="", exclude_if=_is_empty)
-    """Where git works from here on when a call names no path, as in the parent; empty for the workspace."""
+    """Where git works when a call names no path, taken over from the parent; empty for the workspace."""
 
 
 class SessionRenamed(Event):
-    """Someone gave the session another name."""
+    """The session was renamed."""
 
     name: str
     by: Who
 
 
 class SessionClosed(Event):
-    """The session ended; its log and workspace stay."""
+    """The session ended; its log and workspace remain."""
 
     reason: str
     by: Who
 
 
 class SessionReopened(Event):
-    """A closed session is open again, with everything that it knew, had touched and was granted."""
+    """A closed session was reopened, with its history, its labels and its grants."""
 
     by: Who
 
 
 class ModeChanged(Event):
-    """The session runs in another mode from here on."""
+    """The session was switched to another mode."""
 
     mode: Mode
     by: Who
 
 
 class ModelChanged(Event):
-    """The session uses another model from here on."""
+    """The session was switched to another model."""
 
     model: str
     by: Who
@@ -111,7 +111,7 @@ class RuleEnabled(Event):
 
 
 class LabelsAdded(Event):
-    """The session touched something by another way than a call: an inherited history, an untrusted message."""
+    """The session touched something other than by a call: an inherited history, an untrusted message."""
 
     labels: tuple[LabelSource, ...]
 
@@ -124,21 +124,21 @@ class RouteAdded(Event):
 
 
 class RouteRemoved(Event):
-    """The session's asks are no longer shown at this place."""
+    """The session's asks are no longer shown at a place."""
 
     route: Route
     by: Who
 
 
 LifeEvent = SessionOpened | SessionReady | HistoryInherited | SessionRenamed | SessionClosed | SessionReopened
-"""A session begins, goes on from another, changes its name, ends, is opened again."""
+"""The life of a session: opened, inherited, renamed, closed, reopened."""
 
 SettingEvent = ModeChanged | ModelChanged | RuleDisabled | RuleEnabled | LabelsAdded | RouteAdded | RouteRemoved
-"""What a session runs under changes."""
+"""The settings that a session runs under."""
 
 
 class SessionDeleted(Event):
-    """A session's log was deleted on purpose; the house keeps what it was and where it ended."""
+    """A session's log was deleted on purpose; the house remembers what it was and where it ended."""
 
     session: SessionId
     name: str
@@ -148,7 +148,7 @@ class SessionDeleted(Event):
 
 
 class RouteSet(Event):
-    """In the house's log: from here on a place leads to this session; without one, to none."""
+    """A place now leads to this session, or to none. Only in the house log."""
 
     route: Route
     session: SessionId | None
@@ -156,4 +156,4 @@ class RouteSet(Event):
 
 
 HouseEvent = SessionDeleted | RouteSet
-"""What is written in the log of the house alone."""
+"""Events of the house log alone."""

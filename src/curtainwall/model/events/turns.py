@@ -1,4 +1,4 @@
-"""Messages, from people and from other teams, and the turns in which an agent takes them up."""
+"""Messages from people and other teams, and the turns in which an agent works on them."""
 
 from enum import StrEnum
 from typing import Literal
@@ -22,17 +22,17 @@ class TurnStatus(StrEnum):
 
 
 def _is_so(value: bool) -> bool:
-    # Most messages are proven, and what they write into the log stays as it was.
+    # Left out for most messages, whose author is verified, so that these are stored as by earlier versions.
     return value
 
 
 def _is_not_so(value: bool) -> bool:
-    # As above: most messages are part of a conversation.
+    # Left out likewise: most messages are part of a conversation.
     return not value
 
 
 class MessageAccepted(Event):
-    """A channel took a message; it is queued durably and in order."""
+    """A channel accepted a message; it is queued durably and in order."""
 
     message: MessageId
     text: str
@@ -41,38 +41,38 @@ class MessageAccepted(Event):
     peer: Peer | None = None
     expires: Millis | None = None
     proven: bool = Field(default=True, exclude_if=_is_so)
-    """Whether the channel knows who wrote it, or only has somebody else's word for that, as a homeserver's."""
+    """Whether the channel itself verified the author, or relies on a third party such as a homeserver."""
     once: bool = Field(default=False, exclude_if=_is_not_so)
-    """It is a single task: the session ends when the task is done and nothing else is open."""
+    """This is a single task: the session ends when the task is done and nothing else is open."""
 
 
 class TurnStarted(Event):
-    """The agent took up messages from the queue."""
+    """The agent started to work on messages from the queue."""
 
     turn: TurnId
     messages: tuple[MessageId, ...]
 
 
 class TurnResumed(Event):
-    """A turn that waited goes on."""
+    """A waiting turn continued."""
 
     turn: TurnId
 
 
 class TextStreamed(Event):
-    """About a second of the agent's text, kept so that neither an interrupt nor a crash loses what was shown."""
+    """About a second of the agent's text, recorded so that neither an interrupt nor a crash loses what was shown."""
 
     turn: TurnId
     text: str
 
 
 class AgentSpoke(Event):
-    """The agent's whole message; for the model it replaces the streamed pieces."""
+    """The agent's whole message; in the model's history it replaces the streamed pieces."""
 
     turn: TurnId
     text: str
     ours: bool = False
-    """It is a note of ours about the agent, and no answer of its own."""
+    """The text is our note about the agent and not its answer."""
 
 
 class TurnEnded(Event):
@@ -82,36 +82,36 @@ class TurnEnded(Event):
     status: TurnStatus
     failure: str = ""
     fault: str = ""
-    """The name of what went wrong, for programs; `failure` has it in words."""
+    """The name of the fault, for programs; `failure` describes it in words."""
     waits_for: tuple[CallId, ...] = ()
 
 
 class InterruptAsked(Event):
-    """Someone wants the running turn to stop."""
+    """The running turn was asked to stop."""
 
     turn: TurnId
     by: Who
 
 
 class MessageWithdrawn(Event):
-    """A message that still waited in the queue was taken back."""
+    """A queued message was withdrawn."""
 
     message: MessageId
     by: Who
 
 
 MessageEvent = MessageAccepted | MessageWithdrawn
-"""What waits for a turn."""
+"""The messages that wait for a turn."""
 
 TurnEvent = TurnStarted | TurnResumed | TurnEnded | InterruptAsked
-"""Where a turn is between its start and its end."""
+"""The life of a turn from its start to its end."""
 
 SpeechEvent = TextStreamed | AgentSpoke
-"""What the agent says."""
+"""The agent's text."""
 
 
 class PeerMessageSent(Event):
-    """A message left for another team's session; written together with the row in that one's inbox."""
+    """A message was sent to another team's session; written together with the row in that session's inbox."""
 
     message: MessageId
     to: SessionId
@@ -123,20 +123,20 @@ class PeerMessageSent(Event):
 
 
 class PeerAnswered(Event):
-    """The answer to a team's message left for the session that had sent it; written together with the row in that one's inbox."""
+    """The answer to a team's message was sent to that team's session; written together with the row in its inbox."""
 
     peer: Peer
     answer: PeerAnswer
 
 
 class PeerAnswerHeld(Event):
-    """An answer is ready and waits for a yes before it leaves."""
+    """An answer is ready and waits for approval before it leaves."""
 
     answer: PeerAnswer
 
 
 class PeerAnswerTaken(Event):
-    """The answer to a message of this session came, with the labels of what it was written from and what it cost."""
+    """The answer to a message of this session arrived, with the labels of its sources and its cost."""
 
     team: str
     answer: PeerAnswer

@@ -1,4 +1,4 @@
-"""An agent's own work: what it asked models, what it ran and used, and what a confined agent did beside the gate."""
+"""An agent's own work: its model requests, its programs, its budgets, and what a confined agent did beside the gate."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -14,7 +14,7 @@ from curtainwall.model.people import Who
 
 
 class SavedProgram(Frozen):
-    """A program of the agent's that waits inside a call. Later steps stand for later places in the same program."""
+    """An agent's program that waits inside a call. A higher `step` is a later place in the same program."""
 
     program: str
     step: int
@@ -22,7 +22,7 @@ class SavedProgram(Frozen):
 
 
 class ProgramSaved(Event):
-    """A program of the agent's as it stood when it made this call; written together with the ask or the permit."""
+    """The state of an agent's program when it made this call; written together with the ask or the permit."""
 
     turn: TurnId
     call: CallId
@@ -30,7 +30,7 @@ class ProgramSaved(Event):
 
 
 class ProgramFinished(Event):
-    """A program of the agent's came to its end; `shown` is what the model is told."""
+    """An agent's program ended; `shown` is the result that the model gets."""
 
     turn: TurnId
     program: str
@@ -50,7 +50,7 @@ class ModelRequested(Event):
 
 
 class ModelResponded(Event):
-    """What came back, raw and normalised."""
+    """The provider's response, raw and normalised."""
 
     turn: TurnId
     request: str
@@ -61,7 +61,7 @@ class ModelResponded(Event):
 
 
 class ModelFailed(Event):
-    """A request came to nothing, or to a part; the failure says why. What it used all the same is at best an estimate."""
+    """A request failed, wholly or in part, for the reason in `failure`. Its usage is at best an estimate."""
 
     turn: TurnId
     request: str
@@ -74,7 +74,7 @@ PROGRAM_INSTRUCTIONS: Final = "<program>"
 
 
 class InstructionsPinned(Event):
-    """What a workspace tells agents, as it stood when it was read; the agent goes by this, whatever becomes of the file."""
+    """A workspace's instructions for agents as they were when read; the agent follows this text even if the file changes."""
 
     path: str
     digest: Digest
@@ -90,27 +90,27 @@ class ContextMeasured(Event):
 
 
 class CompactionAsked(Event):
-    """Someone wants older messages to be replaced by a summary."""
+    """A summary in place of the older messages was requested."""
 
     instructions: str
     by: Who
 
 
 class CompactionSkipped(Event):
-    """No summary came about; the history is as it was."""
+    """No summary was made; the history is unchanged."""
 
     why: str
 
 
 class CompactionSet(Event):
-    """From here on, history is compacted when this share of the context is used; without one, never by itself."""
+    """History is now compacted when this share of the context is used; without a share, only on request."""
 
     threshold: float | None
     by: Who
 
 
 class HistoryCompacted(Event):
-    """Older messages were replaced, for the model, by a summary; the log keeps them."""
+    """In the model's history, older messages were replaced by a summary; the log keeps them."""
 
     trigger: Literal["threshold", "asked", "overflow"]
     before: int
@@ -120,7 +120,7 @@ class HistoryCompacted(Event):
 
 
 class ExtensionNoted(Event):
-    """Something that an extension wrote; whoever does not know it may ignore it."""
+    """A note of an extension; readers that do not know the extension may ignore it."""
 
     extension: str
     data: Mapping[str, JsonValue]
@@ -136,14 +136,14 @@ ProgramEvent = ProgramSaved | ProgramFinished
 """A program that waits inside a call, and its end."""
 
 ContextEvent = InstructionsPinned | ContextMeasured | CompactionAsked | CompactionSkipped | CompactionSet | HistoryCompacted
-"""What the model has before it, and how that is kept small."""
+"""The model's context, and how it is kept small."""
 
 WorkEvent = ModelEvent | ProgramEvent | ContextEvent | ExtensionNoted
 """An agent's own work."""
 
 
 class BudgetWarned(Event):
-    """Most of a budget is used up."""
+    """A budget is nearly used up."""
 
     kind: BudgetKind
     used: float
@@ -159,7 +159,7 @@ class BudgetExhausted(Event):
 
 
 class BudgetRaised(Event):
-    """Someone allowed more."""
+    """A budget was raised."""
 
     kind: BudgetKind
     limit: float
@@ -167,7 +167,7 @@ class BudgetRaised(Event):
 
 
 class SpendingCounted(Event):
-    """What the sessions that share this one's budget have used; it counts here as well, in place of what was counted before."""
+    """The usage of the sessions that share this one's budget; it counts here too, and replaces the previous figures."""
 
     usage: Usage
 
@@ -179,15 +179,15 @@ class WorkTimed(Event):
 
 
 BudgetEvent = BudgetWarned | BudgetExhausted | BudgetRaised | SpendingCounted | WorkTimed
-"""Budgets are used, used up and raised."""
+"""The use of budgets: time spent, warnings, exhaustion, raises."""
 
 
 RefusalKind = Literal["key", "endpoint", "host", "malformed"]
-"""Why a request was refused: a key that is not the session's, something not listed at a provider, another host, or no proper request."""
+"""Why a request was refused: a foreign key, a path that the provider does not list, another host, or a malformed request."""
 
 
 class RefusedRequest(Frozen):
-    """Refused requests that are alike. Neither body nor query is kept, and of a key only its mask."""
+    """A group of similar refused requests. Neither body nor query is kept, and only the mask of a key."""
 
     kind: RefusalKind
     host: str = ""
@@ -199,7 +199,7 @@ class RefusedRequest(Frozen):
 
 
 class RequestsRefused(Event):
-    """The proxy refused requests that came from inside; `more` were too many to be listed one by one."""
+    """The proxy refused requests of the agent; `more` counts those past the limit of the list."""
 
     turn: TurnId | None = None
     requests: tuple[RefusedRequest, ...] = ()
@@ -214,9 +214,9 @@ class ReportedUse(Frozen):
 
 
 class ToolUsesReported(Event):
-    """The agent says that it used tools of its own, which do not go through the gate; this is its own account, and proves nothing.
+    """The agent reported using its own tools, which do not go through the gate. This is its own account and proves nothing.
 
-    `more` were too many to be listed one by one.
+    `more` counts those past the limit of the list.
     """
 
     turn: TurnId
@@ -225,4 +225,4 @@ class ToolUsesReported(Event):
 
 
 ConfinedEvent = RequestsRefused | ToolUsesReported
-"""What happened beside the gate: refused by the proxy, or told by the agent."""
+"""Actions beside the gate: refused by the proxy, or reported by the agent."""

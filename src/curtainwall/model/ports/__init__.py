@@ -1,1 +1,1 @@
-"""Where the runtime meets everything else: small protocols, at most five methods each, by who is on the other side."""
+"""The protocols between the runtime and everything else, at most five methods each, grouped by who is on the other side."""

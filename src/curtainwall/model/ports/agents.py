@@ -1,4 +1,4 @@
-"""Where an agent meets the runtime: its turns, and what it tells of them."""
+"""The protocols between an agent and the runtime: turns, and the record of the agent's work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,23 +15,23 @@ from curtainwall.model.presence import Presence
 
 
 class Live(Frozen):
-    """Something that happens right now and is not kept: a piece of the agent's text, what it does, or what failed and is tried again."""
+    """A live update that is not recorded: a piece of the agent's text, its current activity, or a failure that is retried."""
 
     kind: Literal["text", "doing", "again"]
     text: str
     turn: TurnId | None = None
-    """The turn in which it happens; None where it happens between two."""
+    """The turn it belongs to, or None between turns."""
 
 
 class Journal(Protocol):
-    """Where an agent writes down its work."""
+    """Records an agent's work."""
 
     async def record(self, session: SessionId, events: Sequence[Progress]) -> Sequence[AnyEvent]:
-        """Keep the events durably and return everything that happened because of them."""
+        """Record the events durably, and return them with all that followed from them."""
         ...
 
     async def keep(self, value: JsonValue) -> Payload:
-        """Return the payload of a value, kept as a blob where it is big."""
+        """Return the payload of a value; store a big one as a blob."""
         ...
 
     def load(self, payload: Payload) -> JsonValue:
@@ -39,7 +39,7 @@ class Journal(Protocol):
         ...
 
     def publish(self, session: SessionId, live: Live) -> None:
-        """Tell whoever listens what happens right now; nothing is kept."""
+        """Send a live update to all listeners; nothing is recorded."""
         ...
 
 
@@ -51,7 +51,7 @@ class TurnAt:
     turn: TurnId
     resumed: bool = False
     presence: Presence = field(default_factory=Presence, compare=False, repr=False)
-    """Tells, when `work` is cancelled, whether the turn is interrupted or its agent leaves and takes it up later."""
+    """Tells, when `work` is cancelled, whether the turn is interrupted, or its agent leaves and resumes the turn later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +61,14 @@ class TurnResult:
     status: TurnStatus
     failure: str = ""
     fault: str = ""
-    """The name of what went wrong, for programs."""
+    """The name of the fault, for programs."""
     waits_for: tuple[CallId, ...] = ()
     last: tuple[Progress, ...] = ()
-    """What the agent has not recorded yet, to be kept together with the end of the turn."""
+    """Events that the agent has not recorded yet; they are written together with the end of the turn."""
 
 
 class Agent(Protocol):
-    """Whoever does a session's work. Cancelling `work` interrupts the turn, unless the agent leaves; what was shown is kept."""
+    """Does a session's work. Cancelling `work` interrupts the turn, unless the agent leaves; the shown text is kept."""
 
     async def work(self, at: TurnAt) -> TurnResult:
         """Work on the turn until it is done or has to wait."""
@@ -79,5 +79,5 @@ class Agent(Protocol):
         ...
 
     def forget(self, session: SessionId) -> None:
-        """Let go of what is held in memory for a session; the log knows it all."""
+        """Drop what is held in memory for a session; the log has everything."""
         ...

@@ -1,4 +1,4 @@
-"""Where a call meets the gate: who makes it, what is around it, and who runs it."""
+"""The protocols around a call at the gate: who makes it, who may influence it, and who runs it."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from curtainwall.model.verdicts import Verdict
 
 
 class ToolHost(Protocol):
-    """The catalogue and the hands: what tools there are, what a call means, and running it."""
+    """The tools: their catalogue, what a call means, and how it runs."""
 
     def find(self, tool: str) -> ToolSpec | None:
         """Return the catalogue's entry for `server.tool`."""
         ...
 
     def prepare(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
-        """Check the arguments, find out what they mean, and mask; raise `BadCall`."""
+        """Validate the arguments, resolve their meaning, and mask secrets; raise `BadCall`."""
         ...
 
     def masked(self, value: JsonValue) -> JsonValue:
@@ -39,10 +39,10 @@ class ToolHost(Protocol):
 
 
 class HookReply(Frozen):
-    """What hooks made of an event: stricter, other arguments, something the agent should know, or nothing.
+    """The response of hooks to an event: a stricter verdict, other arguments, context for the agent, or nothing.
 
-    `blocked` says why the event must not go its way: the message is not taken, the agent is not done, nothing is compacted. `stopped` says
-    why the agent must not go on at all. `warnings` are for people.
+    `blocked` says why the event must not proceed: the message is refused, the agent has to continue, nothing is compacted. `stopped` says
+    why the agent must stop altogether. `warnings` are for people.
     """
 
     says: HookSays | None = None
@@ -57,28 +57,28 @@ class Hooks(Protocol):
     """The user's programs around calls and sessions."""
 
     async def before_call(self, subject: Subject, place: Place) -> HookReply:
-        """Say what the hooks want for this call."""
+        """Return the hooks' demands on this call."""
         ...
 
     async def after_call(self, subject: Subject, result: ToolResult, place: Place) -> HookReply:
-        """Tell the hooks what came of it; the outcome stands, whatever they do."""
+        """Report the outcome to the hooks, which cannot change it."""
         ...
 
     async def tell(self, event: HookEvent, place: Place) -> HookReply:
-        """Tell the hooks of something else that happened, or is about to."""
+        """Report another event to the hooks, before or after it happens."""
         ...
 
 
 class Approver(Protocol):
-    """An automatic approver: it may only approve or pass on."""
+    """An automatic approver: it either approves an ask or leaves it to humans."""
 
     async def approves(self, subject: Subject, human_words: Sequence[str]) -> str | None:
-        """Return the approver's name if it approves, None to pass the ask on to humans."""
+        """Return the approver's name if it approves, or None to leave the ask to humans."""
         ...
 
 
 class CallRequest(Frozen):
-    """One wish of an agent at the gate; where `server` is named, whoever makes it has the tools of that one and no others."""
+    """An agent's request to the gate; with `server`, the caller may only use the tools of that server."""
 
     tool: str
     arguments: JsonValue
@@ -87,15 +87,14 @@ class CallRequest(Frozen):
     by_house: bool = False
     server: str = ""
     unclear: str = ""
-    """Why the arguments have no single reading, where whoever parsed them found so; such a call is denied."""
+    """Why the arguments are ambiguous, if the parser found them so; such a call is denied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the gate says back: a result, a refusal with its rules, or that a human has to be waited for.
+    """The gate's answer: a result, a refusal with its rules, or the news that a human has to answer first.
 
-    `context` is what hooks want the agent to know besides; `stopped` is why, by a hook's word, it must not go on. `by_human` tells that a
-    person said yes to this very call.
+    `context` is what hooks add for the agent; `stopped` is why a hook stops it. `by_human` means that a person approved this very call.
     """
 
     call: CallId
@@ -106,19 +105,19 @@ class Answer:
     stopped: str | None = None
     by_human: bool = False
     complete: JsonValue = None
-    """The whole value where the result is shortened; for programs of the user, never for a model."""
+    """The whole value if the result is shortened; for the user's programs, never for a model."""
 
 
 Save = Callable[[], Awaitable[SavedProgram]]
-"""Gives a program as it stands right before a call."""
+"""Returns the state of a program right before a call."""
 
 
 AskGate = Callable[[SessionId, CallRequest, Presence], Awaitable[Answer]]
-"""The way to the gate for what leads to another call: `Gate.request`, which waits."""
+"""Requests a further call that follows from the first one: `Gate.request`, which waits."""
 
 
 class Gate(Protocol):
-    """The one way out. Cancelling a request drops the call; where its agent has left, an ask stays open, and its answer is kept."""
+    """The only way out. Cancelling a request drops the call; but if its agent has left, its ask stays open and the answer is kept."""
 
     async def request(
         self,
@@ -129,20 +128,20 @@ class Gate(Protocol):
         save: Save | None = None,
         presence: Presence | None = None,
     ) -> Answer:
-        """Walk the ten steps; where a human is asked, wait for the answer, or return at once with `waiting`.
+        """Take a call through the ten steps; if a human is asked, wait for the answer, or return at once with `waiting`.
 
-        `save` gives the program that makes the call, as it stands right before it; it is called where the program has to be kept.
-        `presence` tells what it means when the request is cancelled; left out, nobody wants the call any more.
+        `save` returns the state of the calling program right before the call, and is called only if that has to be stored. `presence` tells
+        what a cancelled request means; by default, that the call is no longer needed.
         """
         ...
 
     async def resume(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
-        """Go on with a call that was asked for: run it where it is granted by now, return at once with `waiting` where it is still open.
+        """Continue a call that was asked about: run it if it is granted by now, or return at once with `waiting` if the ask is still open.
 
-        The log holds arguments masked, so a call with a masked value can run only where its agent still has the real `arguments`.
+        The log has the arguments masked, so a call with a masked value can run only if its agent still has the real `arguments`.
         """
         ...
 
     async def drop(self, session: SessionId, call: CallId, why: str) -> None:
-        """Let go of a call that nobody waits for any more."""
+        """Drop a call that is no longer awaited."""
         ...

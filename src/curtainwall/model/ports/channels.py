@@ -1,4 +1,4 @@
-"""Where channels meet sessions: what they can do, read and hear."""
+"""The protocols between channels and sessions: commands, views, live updates and the feed."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,14 +14,14 @@ from curtainwall.model.views import Opened, Opening, RuleStatus, SessionView, Ve
 
 
 class Desk(Protocol):
-    """What a channel can do with sessions; whoever decides for them, here or in another process."""
+    """What a channel can do with sessions, no matter which process decides for them."""
 
     async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
-        """Have a command decided and return where the log ends then; raise its refusal. The same key twice is the same command."""
+        """Submit a command and return the end of the log after it; raise its refusal. A repeated key is the same command."""
         ...
 
     def view(self, session: SessionId) -> SessionView:
-        """Return the session as it is now; raise `NotFound`."""
+        """Return the current view of a session; raise `NotFound`."""
         ...
 
     def find(self, query: SessionQuery) -> Sequence[SessionRow]:
@@ -29,81 +29,81 @@ class Desk(Protocol):
         ...
 
     async def open(self, opening: Opening, by: Who) -> Opened:
-        """Open a session, and let its agent work here."""
+        """Open a session and have its agent work here."""
         ...
 
 
 class Explainer(Protocol):
-    """Rules and verdicts of a session, for whoever wants to know why."""
+    """Explains a session's rules and verdicts."""
 
     def rules(self, session: SessionId) -> Sequence[RuleStatus]:
-        """Return every rule with its standing in the session; raise `NotFound`."""
+        """Return every rule with its state in the session; raise `NotFound`."""
         ...
 
     def why(self, session: SessionId, about: str = "") -> VerdictReport:
-        """Return why a call, or that of an approval, open or settled, was judged as it was; without one, the last call."""
+        """Return why a call was judged as it was; it is named itself or by its approval, and the default is the last call."""
         ...
 
 
 class Knowledge(Protocol):
-    """What sessions know beyond their own log, in words for a person to read; secrets are masked."""
+    """What sessions know beyond their own log, as text for people; secrets are masked."""
 
     def skills(self, session: SessionId) -> str:
-        """Return the skills of a session, and which of them ask; raise `NotFound`."""
+        """Return the skills of a session, and which of them need approval; raise `NotFound`."""
         ...
 
     def memory(self, session: SessionId) -> str:
-        """Return what a session can recall, and where it is kept; raise `NotFound`."""
+        """Return the notes that a session can recall, and where they are stored; raise `NotFound`."""
         ...
 
 
 class Places(Protocol):
-    """Which session a place leads to, and who may do more there than talk."""
+    """Maps places to sessions, and knows who may do more there than talk."""
 
     def session_at(self, place: Route) -> SessionId | None:
         """Return the session that a place leads to."""
         ...
 
     async def open_at(self, place: Route, by: Who) -> SessionId:
-        """Return the session that a place leads to, opened first where there is none, and let its agent work here."""
+        """Return the session that a place leads to, opening one if there is none, and have its agent work here."""
         ...
 
     async def move(self, place: Route, session: SessionId, by: Who, instead_of: SessionId | None) -> SessionId:
-        """Let a place lead to another session, show that one's asks there, and return the session that it leads to now."""
+        """Make a place lead to another session, show that session's asks there, and return the session that it leads to now."""
         ...
 
     def may_control(self, who: Who) -> bool:
-        """Tell whether someone may answer asks and use control words, rather than only talk."""
+        """Tell whether a person may answer asks and use control words, rather than only talk."""
         ...
 
 
 class LiveFeed(Protocol):
-    """What happens right now in a session that this process works on."""
+    """The live updates of a session that this process works on."""
 
     def listen(self, session: SessionId) -> AbstractAsyncContextManager[AsyncIterator[Live]]:
-        """Tell everything that is said while the context is open."""
+        """Yield every update while the context is open."""
         ...
 
 
 class Feed(Protocol):
-    """The log as others read it, from their own cursor."""
+    """The log for readers, each with their own cursor."""
 
     def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Recorded]:
-        """Return what is there after the cursor, oldest first; so many at most."""
+        """Return the events after the cursor, oldest first, up to a limit."""
         ...
 
     def follow(self, stream: StreamId, after: int = 0) -> AsyncIterator[Recorded]:
-        """Go on with what comes after the cursor, until the stream is deleted."""
+        """Yield the events after the cursor as they come, until the stream is deleted."""
         ...
 
     async def grown(self, stream: StreamId, after: int, within: float | None = None) -> None:
-        """Return when there is something after the cursor, or so many seconds have passed."""
+        """Return once there is an event after the cursor, or the time is up."""
         ...
 
     def head(self, stream: StreamId) -> int:
-        """Return the cursor behind everything that is there now."""
+        """Return the cursor at the current end of the stream."""
         ...
 
     def changes(self) -> AsyncIterator[frozenset[StreamId]]:
-        """Tell for ever which streams changed; the empty set, which comes first, means that any may have."""
+        """Yield, without end, which streams changed. An empty set means that any may have; the first item is one."""
         ...

@@ -1,4 +1,4 @@
-"""What the runtime wants of time and chance."""
+"""The protocol for time and chance."""
 
 from typing import Protocol
 
@@ -6,14 +6,14 @@ from curtainwall.model.ids import Millis
 
 
 class Clock(Protocol):
-    """Time and chance, so that tests can have their own."""
+    """Time and chance; tests have their own."""
 
     def now(self) -> Millis:
         """Return the time of day."""
         ...
 
     def elapsed(self) -> Millis:
-        """Return the reading of a clock that nobody sets, and that goes on while the machine is asleep; only differences mean something."""
+        """Return the reading of a monotonic clock that also runs while the machine is asleep; only differences mean something."""
         ...
 
     def entropy(self, size: int) -> bytes:
@@ -21,5 +21,5 @@ class Clock(Protocol):
         ...
 
     async def sleep_until(self, at: Millis) -> None:
-        """Return when that time has come; where the clock is set back, when as much time has passed as was left until then."""
+        """Wait until a time of day; if the clock is set back meanwhile, until the remaining time has passed."""
         ...

@@ -1,4 +1,4 @@
-"""What the runtime wants of a store: the log, its inbox and leases, blobs, and the lists that are read from the log."""
+"""The protocols of a store: the log, its inbox and leases, blobs, and the lists that are read from the log."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -11,14 +11,14 @@ from curtainwall.model.listings import ApprovalQuery, ApprovalRow, GrantRow, Ses
 from curtainwall.model.people import Route
 
 Concerns = Callable[[StreamId], bool]
-"""Tells whether a watcher wants to hear of a stream."""
+"""Tells whether a watcher wants to be notified of a stream."""
 
 
 class Log(Protocol):
-    """The append-only truth: every stream, one writer each, told apart by sequence numbers that start at 1."""
+    """The append-only truth. Each stream has one writer, and its entries have sequence numbers that start at 1."""
 
     async def append(self, batch: Batch) -> Mapping[StreamId, int]:
-        """Write the batch durably and return where its streams end now; raise `Conflict` or `TryLater` and write nothing."""
+        """Write the batch durably and return the new ends of its streams; or write nothing, and raise `Conflict` or `TryLater`."""
         ...
 
     def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Entry]:
@@ -26,9 +26,9 @@ class Log(Protocol):
         ...
 
     def watch(self, concerns: Concerns | None = None) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
-        """Tell which streams changed, by any process; the empty set means that any may have. A post is told as `inbox_of(stream)`.
+        """Yield which streams were changed, by any process; an empty set means that any may have. A post is reported as `inbox_of(stream)`.
 
-        Who names what concerns them is asked about each name at the moment it changes, on their own loop, and not woken by any other.
+        With `concerns`, the caller is asked about each name when it changes, on its own loop, and is not woken for other names.
         """
         ...
 
@@ -37,9 +37,9 @@ class Log(Protocol):
         ...
 
     async def erase(self, stream: StreamId, batch: Batch) -> None:
-        """Delete a stream and everything projected from it, together with the batch that records so.
+        """Delete a stream and everything projected from it, together with the batch that records this.
 
-        Raise `Conflict` where a command waits for the stream that the batch does not decide.
+        Raise `Conflict` if a command waits for the stream and the batch does not decide it.
         """
         ...
 
@@ -48,19 +48,19 @@ class Inbox(Protocol):
     """Commands that wait for a stream's owner, durable and idempotent by key."""
 
     async def post(self, post: Post) -> None:
-        """Keep the command durably; a key that was posted before changes nothing."""
+        """Store the command durably; a repeated key changes nothing."""
         ...
 
     def waiting(self, stream: StreamId) -> Sequence[Waiting]:
-        """Return the undecided commands in the order in which they came."""
+        """Return the undecided commands in the order of their arrival."""
         ...
 
     def streams_waiting(self) -> Sequence[StreamId]:
-        """Return the streams for which a command waits, in their order by name."""
+        """Return the streams for which a command waits, sorted by name."""
         ...
 
     def outcome(self, stream: StreamId, key: str) -> Outcome | None:
-        """Return what became of a command, or None while it waits or is unknown."""
+        """Return the outcome of a command, or None while it is undecided or unknown."""
         ...
 
 
@@ -68,23 +68,23 @@ class Lease(Protocol):
     """The right to decide for one stream; it ends with the process at the latest."""
 
     def release(self) -> None:
-        """Let someone else decide; calling it twice is harmless."""
+        """Release the lease; a second call does nothing."""
         ...
 
 
 class Leases(Protocol):
-    """Who decides."""
+    """The leases: which process decides for a stream."""
 
     def take(self, stream: StreamId) -> Lease | None:
         """Return the lease, or None while another process holds it."""
         ...
 
     def owner(self, stream: StreamId) -> Owner | None:
-        """Return who holds the lease, for a message."""
+        """Return the holder of the lease, for messages."""
         ...
 
     def tell(self, news: StreamId) -> None:
-        """Let every watcher of the log hear `wanted_lease(stream)` or `freed_lease(stream)`; a hint, which may get lost."""
+        """Notify every watcher of the log of `wanted_lease(stream)` or `freed_lease(stream)`; a hint that may get lost."""
         ...
 
 
@@ -92,7 +92,7 @@ class Blobs(Protocol):
     """Big payloads by their digest."""
 
     async def put(self, content: bytes) -> BlobRef:
-        """Keep the bytes durably and return their name."""
+        """Store the bytes durably and return their digest."""
         ...
 
     def get(self, digest: str) -> bytes:
@@ -112,7 +112,7 @@ class Index(Protocol):
         ...
 
     def grants(self, *, all_of_them: bool = False, of: StreamId | None = None) -> Sequence[GrantRow]:
-        """Return standing answers of every session and project, or of one; revoked ones only when all are wanted."""
+        """Return the standing answers of all sessions and projects, or of one stream; include revoked ones only on request."""
         ...
 
     def session_at(self, route: Route) -> SessionId | None:
@@ -125,44 +125,44 @@ class Index(Protocol):
 
 
 class FoldSnapshots(Protocol):
-    """Folds of sessions, kept outside the log so that a long log need not be read again. A cache: any of them may be gone at any time."""
+    """Folds of sessions, stored outside the log so that a long log need not be read again. A cache: any may vanish at any time."""
 
     def load(self, stream: StreamId, fold: str) -> FoldSnapshot | None:
-        """Return the snapshot of a stream that this version of the fold made, where it is ours and the log has the entry it ends with."""
+        """Return a stream's snapshot from this version of the fold, if we sealed it and the log has the entry it ends with."""
         ...
 
     def save(self, snapshot: FoldSnapshot) -> bool:
-        """Keep a snapshot in place of an older one, and tell whether that was possible."""
+        """Store a snapshot over any older one, and return whether that worked."""
         ...
 
     def remove(self, stream: StreamId) -> None:
-        """Remove the snapshot of a stream, where there is one."""
+        """Remove the snapshot of a stream, if there is one."""
         ...
 
     def end(self, stream: StreamId) -> StreamEnd | None:
-        """Return where the log ends by a head that we sealed; None where there is no stream, or its head is not ours."""
+        """Return the log's end according to its sealed head, or None if there is no stream or its head is not ours."""
         ...
 
 
 class Tallies(Protocol):
-    """How many there are of everything, without a look at each."""
+    """Counts, without reading each row."""
 
     def tally(self) -> Tally:
-        """Count sessions and approvals by how they stand."""
+        """Count the sessions and approvals in each state."""
         ...
 
 
 class Marks(Protocol):
-    """What a channel has to remember besides the log: how far it has told something, what it has told already."""
+    """What a channel remembers outside the log: its position, and what it has already sent."""
 
     def get(self, channel: str, name: str) -> str | None:
-        """Return what was remembered under a name."""
+        """Return the value stored under a name."""
         ...
 
     def all(self, channel: str) -> Mapping[str, str]:
-        """Return everything that a channel remembers, by name."""
+        """Return all values of a channel, by name."""
         ...
 
     async def set(self, channel: str, marks: Mapping[str, str | None]) -> None:
-        """Remember these durably, all or none; None forgets a name."""
+        """Store these values durably, all or none; None removes a name."""
         ...
