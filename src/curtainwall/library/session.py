@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import assert_never, cast
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -15,6 +15,7 @@ from curtainwall.config.agents import BUILTIN
 from curtainwall.library.arguments import build, choose, require
 from curtainwall.library.asks import AskAnswer, AskWatch, OnAsk
 from curtainwall.library.live_events import LiveEvent, LiveUpdate, LiveView, events_until
+from curtainwall.library.replies import LEFT_MESSAGE, Replies, Reply
 from curtainwall.model import (
     PROGRAM_INSTRUCTIONS,
     PROGRAM_NOTES,
@@ -22,13 +23,7 @@ from curtainwall.model import (
     AgentSpoke,
     AnswerApproval,
     AnyCommand,
-    ApprovalAnswered,
-    ApprovalAsked,
-    ApprovalEvent,
-    ApprovalExpired,
     ApprovalId,
-    ApprovalJoined,
-    ApprovalWithdrawn,
     AskCompaction,
     BudgetFigure,
     BudgetKind,
@@ -42,18 +37,11 @@ from curtainwall.model import (
     ExtensionNoted,
     Grant,
     GrantScope,
-    HistoryInherited,
     InstructionsPinned,
-    InterruptAsked,
     InterruptTurn,
-    LifeEvent,
     Live,
-    MessageAccepted,
-    MessageEvent,
     MessageId,
-    MessageWithdrawn,
     Mode,
-    NotFound,
     Opening,
     PendingAsk,
     RaiseBudget,
@@ -62,44 +50,21 @@ from curtainwall.model import (
     RenameSession,
     RevokeGrant,
     SendMessage,
-    SessionClosed,
     SessionId,
-    SessionOpened,
-    SessionReady,
-    SessionRenamed,
-    SessionReopened,
     SessionView,
     SetCompaction,
-    TurnEnded,
-    TurnEvent,
-    TurnFailed,
-    TurnId,
-    TurnResumed,
     TurnStarted,
-    TurnStatus,
-    Usage,
     Who,
     session_stream,
 )
-from curtainwall.session import Diagnostic, DiagnosticLog, SessionState, TranscriptNote, TranscriptTurn, fold, note_of, transcript
+from curtainwall.session import Diagnostic, DiagnosticLog, TranscriptNote, TranscriptTurn, note_of, transcript
 
 _LARGEST_NOTE = 64 * 1024
-_LEFT_MESSAGE = "this program has left the session; `open_session(resume=…)` goes on with it"
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The reply to a message: the agent's text, how the turn stopped, what it used, and what it waits for."""
-
-    text: str
-    status: TurnStatus
-    usage: tuple[Usage, ...]
-    pending: tuple[PendingAsk, ...]
 
 
 @dataclass(slots=True)
 class Embedding:
-    """What the sessions of one context share: the program's own parts, and the tasks that end with the context."""
+    """The common part of a context's sessions: the program's own parts, and the tasks that end with the context."""
 
     model_of: ModelOf
     on_ask: OnAsk | None = None
@@ -126,21 +91,15 @@ class Session:
         self._work = work
         self._by = by
         self._stream = session_stream(session)
-        self._last_reported = work.wired.registry.feed.head(self._stream)
-        """The last end of a turn that was reported to the program, or the end of the log before any."""
-        self._unanswered: dict[MessageId, int] = {}
-        """The program's messages without a complete reply, oldest first, each with the end of the log before it."""
         self._is_closed = False
         """Closed by this object, which may be asked to close it once more after its program has left."""
-        self._folded_state = SessionState()
-        self._folded = 0
-        self._last_started: tuple[TurnId, int] | None = None
-        """The last turn that began, and the entry before it."""
-        self._asks = None if embedding.on_ask is None else AskWatch(embedding.on_ask, lambda: self.pending, self._answer_ask)
-        if self._asks is not None:
-            watch = asyncio.create_task(self._asks.follow(work.wired.registry.feed, self._stream), name=f"on_ask of {session}")
+        feed = work.wired.registry.feed
+        asks = None if embedding.on_ask is None else AskWatch(embedding.on_ask, lambda: self.pending, self._answer_ask)
+        if asks is not None:
+            watch = asyncio.create_task(asks.follow(feed, self._stream), name=f"on_ask of {session}")
             embedding.tasks.add(watch)
             watch.add_done_callback(embedding.tasks.discard)
+        self._replies = Replies(feed, session, self.timeline, lambda: self.pending, None if asks is None else asks.decided, self._left)
 
     @property
     def info(self) -> SessionView:
@@ -228,7 +187,7 @@ class Session:
         async with self._work.live.listen(self.id) as live:
             before = self._head
             message, cursor = await self._send_message(text)
-            stopped = asyncio.create_task(self._wait_for_stop(message, cursor))
+            stopped = asyncio.create_task(self._replies.to(message, cursor))
             try:
                 async with (
                     aclosing(self._updates(live, before)) as updates,
@@ -242,7 +201,7 @@ class Session:
 
     def _updates(self, live: AsyncIterator[Live], after: int) -> AsyncGenerator[LiveUpdate]:
         """Return the live text, and the log after an entry, as live events."""
-        known = {call: open_call.subject.tool for call, open_call in self._state.calls.items()}
+        known = {call: open_call.subject.tool for call, open_call in self._replies.state.calls.items()}
         view = LiveView(lambda: self.pending, DiagnosticLog(self._work.journal.load, known), self.context.size)
         return view.updates(live, self._work.wired.registry.feed.follow(self._stream, after))
 
@@ -256,13 +215,13 @@ class Session:
         A reply that is `waiting` says for what: `answer` it, and `go_on` returns the next reply.
         """
         message, cursor = await self._send_message(text)
-        return await self._wait_for_stop(message, cursor)
+        return await self._replies.to(message, cursor)
 
     async def stream(self, text: str) -> AsyncGenerator[str]:
         """Send a message and yield the agent's text as it arrives; raise as `send` does."""
         async with self._work.live.listen(self.id) as live:
             message, cursor = await self._send_message(text)
-            stopped = asyncio.create_task(self._wait_for_stop(message, cursor))
+            stopped = asyncio.create_task(self._replies.to(message, cursor))
             shown_length, complete, turn = 0, list[int](), None
             try:
                 while True:
@@ -299,18 +258,10 @@ class Session:
         If you sent no message, return the reply of the turn that was running or waiting at the last report.
         """
         self._require_here()
-        if self._state.closed is not None:
+        if self._replies.state.closed is not None:
             raise Closed("this session is closed")
         self._work.turns.attend(self.id)
-        state = await self._after_asks()
-        for message, cursor in self._unanswered.items():
-            return self._waiting_reply(self._turn_of(message, cursor)) if _is_parked(state) else await self._wait_for_stop(message, cursor)
-        if not any(isinstance(recorded.event, TurnEnded) for recorded in self.timeline(self._last_reported)):
-            if _is_parked(state):
-                return self._waiting_reply(state.turn)
-            if state.turn is None and not state.queue:
-                raise CommandRefused("no turn runs or waits here")
-        return await self._wait_for_stop(None, self._last_reported)
+        return await self._replies.next()
 
     async def answer(self, approval: str, *, granted: bool, scope: GrantScope = GrantScope.ONCE, reason: str = "") -> None:
         """Answer an open ask."""
@@ -354,7 +305,7 @@ class Session:
     async def interrupt(self) -> None:
         """Stop the turn; text that was shown is kept. If no turn runs or waits, nothing happens."""
         self._require_here()
-        state = self._state
+        state = self._replies.state
         if state.closed is not None:
             raise Closed(f"this session is closed: {state.closed}")
         if state.turn is None:
@@ -363,8 +314,8 @@ class Session:
         try:
             await self._send_command(InterruptTurn(by=self._by, turn=turn))
         except CommandRefused:
-            # It may have ended by itself meanwhile.
-            if self._state.turn == turn:
+            # The turn may have ended meanwhile.
+            if self._replies.state.turn == turn:
                 raise
 
     async def fork(self, name: str = "") -> "Session":
@@ -402,121 +353,17 @@ class Session:
         self._require_here()
         await self._work.wired.registry.send(self.id, RecordProgress(by=SYSTEM, events=(event,)))
 
-    async def _after_asks(self) -> SessionState:
-        """Return the state once the program's own function has decided about every open ask, or passed it on."""
-        if self._asks is not None and self._state.approvals:
-            await self._asks.decided()
-        return self._state
-
     def _require_here(self) -> None:
         if self._left.is_set():
-            raise Closed(_LEFT_MESSAGE)
+            raise Closed(LEFT_MESSAGE)
 
     async def _send_message(self, text: str) -> tuple[MessageId, int]:
         self._require_here()
         message, cursor = MessageId(self._work.wired.registry.mint()), self._head
         await self._send_command(build(SendMessage, by=self._by, message=message, text=text))
-        self._unanswered[message] = cursor
+        self._replies.expect(message, cursor)
         self._work.turns.attend(self.id)
         return message, cursor
-
-    async def _wait_for_stop(self, message: MessageId | None, cursor: int) -> Reply:
-        """Wait until the turn of a message, or any turn after the cursor, stops; raise `Closed` if the program leaves first."""
-        stopped = asyncio.create_task(self._follow(message, cursor))
-        left = asyncio.create_task(self._left.wait())
-        try:
-            await asyncio.wait((stopped, left), return_when=asyncio.FIRST_COMPLETED)
-            if not stopped.done():
-                raise Closed(_LEFT_MESSAGE)
-            return stopped.result()
-        finally:
-            stopped.cancel()
-            left.cancel()
-            await asyncio.gather(stopped, left, return_exceptions=True)
-
-    async def _follow(self, message: MessageId | None, cursor: int) -> Reply:
-        turn: TurnId | None = None
-        async for recorded in self._work.wired.registry.feed.follow(self._stream, cursor):
-            self._last_reported = max(self._last_reported, recorded.seq) if isinstance(recorded.event, TurnEnded) else self._last_reported
-            event = recorded.event
-            if not isinstance(event, LifeEvent | MessageEvent | TurnEvent | ApprovalEvent):
-                continue
-            match event:
-                case TurnStarted():
-                    if message is None or message in event.messages:
-                        turn = event.turn
-                case TurnEnded():
-                    # While another turn waits for someone, the message waits too.
-                    is_about_it = message is None or event.turn == turn or event.status is TurnStatus.WAITING
-                    if is_about_it and event.status is TurnStatus.WAITING:
-                        await self._after_asks()
-                    if is_about_it and not self._will_resume(event):
-                        self._note_end(message, event.status)
-                        return self._reply(event) if message is None or event.turn == turn else self._waiting_reply(turn)
-                case MessageAccepted():
-                    if event.message == message and _is_parked(await self._after_asks()):
-                        return self._waiting_reply(turn)
-                case ApprovalAsked():
-                    if (await self._after_asks()).is_held:
-                        return self._waiting_reply(self._state.turn if message is None else turn)
-                case MessageWithdrawn():
-                    if event.message == message:
-                        self._unanswered.pop(event.message, None)
-                        raise CommandRefused("the message was withdrawn before the agent took it up")
-                case SessionClosed():
-                    raise Closed(f"this session is closed: {event.reason}")
-                case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed() | SessionReopened():
-                    pass
-                case TurnResumed() | InterruptAsked():
-                    pass
-                case ApprovalJoined() | ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn():
-                    pass
-                case _:
-                    assert_never(event)
-        raise NotFound(f"session `{self.id}` was deleted")
-
-    @property
-    def _state(self) -> SessionState:
-        """The current state, folded from the last known one."""
-        new_events = self.timeline(self._folded)
-        for recorded in new_events:
-            if isinstance(recorded.event, TurnStarted):
-                self._last_started = (recorded.event.turn, recorded.seq - 1)
-        if new_events:
-            self._folded_state, self._folded = fold((recorded.event for recorded in new_events), self._folded_state), new_events[-1].seq
-        return self._folded_state
-
-    def _will_resume(self, ended: TurnEnded) -> bool:
-        """Tell whether a turn that stopped has resumed, or will resume without anyone's help."""
-        return ended.status is TurnStatus.WAITING and not (self._state.turn == ended.turn and _is_parked(self._state))
-
-    def _note_end(self, message: MessageId | None, status: TurnStatus) -> None:
-        """Forget a message with a complete reply and those before it: an agent handles messages in order."""
-        if message is not None and message in self._unanswered and status is not TurnStatus.WAITING:
-            count = list(self._unanswered).index(message) + 1
-            self._unanswered = dict(list(self._unanswered.items())[count:])
-
-    def _turn_of(self, message: MessageId, cursor: int) -> TurnId | None:
-        """Return the turn that handles a message; None if the message is still queued."""
-        started = (recorded.event for recorded in self.timeline(cursor) if isinstance(recorded.event, TurnStarted))
-        return next((event.turn for event in started if message in event.messages), None)
-
-    def _reply(self, ended: TurnEnded) -> Reply:
-        if ended.status is TurnStatus.FAILED:
-            raise TurnFailed(ended.failure)
-        state, turn = self._state, self._transcript_of(ended.turn)
-        return Reply(turn.text, ended.status, tuple(turn.usage), self.pending if state.approvals else ())
-
-    def _waiting_reply(self, turn_id: TurnId | None) -> Reply:
-        """Return the reply of a waiting turn; it is empty if the turn is None, because it has not begun."""
-        turn = None if turn_id is None else self._transcript_of(turn_id)
-        return Reply("" if turn is None else turn.text, TurnStatus.WAITING, () if turn is None else tuple(turn.usage), self.pending)
-
-    def _transcript_of(self, turn_id: TurnId) -> TranscriptTurn:
-        """Return the transcript of a turn; for the last turn, read nothing before it."""
-        last_started = self._last_started
-        events = self.timeline(last_started[1] if last_started is not None and last_started[0] == turn_id else 0)
-        return next(turn for turn in transcript(recorded.event for recorded in events).turns if turn.turn == turn_id)
 
 
 async def give_instructions(work: RunningAgents, session: SessionId, text: str) -> None:
@@ -525,15 +372,6 @@ async def give_instructions(work: RunningAgents, session: SessionId, text: str) 
     now, digest = work.wired.registry.clock.now(), instructions_digest(masked)
     pinned = InstructionsPinned(at=now, path=PROGRAM_INSTRUCTIONS, digest=digest, text=await work.journal.keep(masked))
     await work.wired.registry.send(session, RecordProgress(by=SYSTEM, events=(pinned,)))
-
-
-def _is_parked(state: SessionState) -> bool:
-    """Tell whether nothing happens until someone answers or allows more."""
-    if state.turn is None:
-        return bool(state.queue and state.exhausted)
-    if state.is_held:
-        return True
-    return state.turn_waits and not state.can_go_on
 
 
 def _json_object(name: str, value: object) -> dict[str, JsonValue]:
