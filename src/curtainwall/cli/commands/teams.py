@@ -2,8 +2,7 @@
 
 import asyncio
 import math
-import shlex
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -14,27 +13,38 @@ from pydantic import JsonValue
 
 from curtainwall.channels.plain import counted
 from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, hint, note, show, show_json, timestamp
+from curtainwall.cli.team_replies import (
+    DONE,
+    conversation_options,
+    exchange_document,
+    exchange_text,
+    lifetime,
+    show_reply,
+    status_words,
+    sum_figures,
+    transcript_json,
+    waits_for,
+)
 from curtainwall.cli.teams_import import import_teams
 from curtainwall.compose.gate import GatedSessions, open_gate
 from curtainwall.compose.setup import Setup, load_setup
 from curtainwall.compose.store import is_served
 from curtainwall.config.agents import LOCAL
-from curtainwall.config.fields import parse_duration, show_duration
+from curtainwall.config.fields import parse_duration
 from curtainwall.host.home import find_home
 from curtainwall.host.user import when
-from curtainwall.library.teams import JsonObject, TeamReply, Teams, approvals_along, is_worked_on, open_approvals, open_teams
+from curtainwall.library.teams import TeamReply, Teams, approvals_along, is_worked_on, open_approvals, open_teams
 from curtainwall.model import NOBODY, CurtainwallError, SessionId
 from curtainwall.session import inert
 from curtainwall.teams.callers import require_team
 from curtainwall.teams.pairs import Pair, PairFigures, TeamExchange, shortage_text
-from curtainwall.teams.tools import exchange_json, figures_json
+from curtainwall.teams.tools import figures_json
 
 if TYPE_CHECKING:
     from curtainwall.agents.external.process import ConversationStatus, StoredConversation
 
 app = typer.Typer()
 
-DONE, FAILED, PARKED = 0, 1, 3
 T = TypeVar("T")
 _NOBODY_WORKS = "nobody works for the teams now: `curtainwall serve` does, and so does whoever runs `curtainwall teams ask` next"
 
@@ -115,9 +125,9 @@ def list_teams(
             for name, section in sorted(teams.items())
         ]
         conversations = [
-            {**figures_json(it), "approvals": asks[it.session], **_transcript_json(transcripts.get(it.session))} for it in figures
+            {**figures_json(it), "approvals": asks[it.session], **transcript_json(transcripts.get(it.session))} for it in figures
         ]
-        show_json({"teams": cards, "conversations": conversations, "totals": _totals(figures)})
+        show_json({"teams": cards, "conversations": conversations, "totals": sum_figures(figures)})
         return
     if not teams:
         hint("no team is configured; write `[teams.NAME]` into the configuration, or `curtainwall teams import FILE`")
@@ -130,16 +140,16 @@ def list_teams(
     if figures:
         show("")
         conversations = [
-            (it.pair, _status(it, asks[it.session]), it.messages, it.open, it.tokens, _lifetime(it), when(it.used)) for it in figures
+            (it.pair, status_words(it, asks[it.session]), it.messages, it.open, it.tokens, lifetime(it), when(it.used)) for it in figures
         ]
         show(columns(("conversation", "status", "messages", "open", "tokens", "lifetime", "last used"), conversations))
-        totals = _totals(figures)
+        totals = sum_figures(figures)
         show("")
         messages_text, conversations_text = counted(int(totals["messages"]), "message"), counted(len(figures), "conversation")
         show(f"{messages_text} in {conversations_text}, {totals['average']:.1f} each, {totals['tokens']} tokens")
     for it in figures:
         if asks[it.session]:
-            note(f"{inert(str(it.pair))} {_waits_for(asks[it.session])}")
+            note(f"{inert(str(it.pair))} {waits_for(asks[it.session])}")
         if it.exhausted:
             note(f"{inert(str(it.pair))} waits, {shortage_text(it.session, it.exhausted)}")
         transcript = transcripts.get(it.session)
@@ -177,7 +187,7 @@ def ask(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    return _tell(_with(asker, ask_team), asker, thread, output, reported)
+    return show_reply(_with(asker, ask_team), asker, thread, output, reported)
 
 
 @app.command()
@@ -225,7 +235,7 @@ def history(
                 return [], ""
             asks, worked_on = approvals_along(wired, wired.teams.talk.chain(pair)), is_worked_on(wired, session)
             exchanges, shortages = wired.teams.talk.exchanges(pair)[-limit:], wired.teams.talk.shortages(pair)
-            entries = [(it, _exchange_document(it, asks)) for it in exchanges]
+            entries = [(it, exchange_document(it, asks)) for it in exchanges]
             if shortages:
                 return entries, inert("; ".join(map(str, shortages)))
             return entries, _NOBODY_WORKS if not worked_on and any(it.is_open for it in exchanges) else ""
@@ -235,10 +245,10 @@ def history(
         show_json([it for _, it in entries])
         return
     if not entries:
-        command = inert(f"curtainwall teams ask {team}{_options(asker, thread)}")
+        command = inert(f"curtainwall teams ask {team}{conversation_options(asker, thread)}")
         hint(f"there is no such conversation with `{inert(team)}` yet; `{command} …` begins one")
     for each, it in entries:
-        show(_exchange(it, when(each.at)))
+        show(exchange_text(it, when(each.at)))
     if remark:
         note(remark)
 
@@ -387,7 +397,7 @@ def _done(team: str, status: str, output: Output, **more: str) -> None:
 
 def _sent(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
     """Report what happened to a message that nobody waits for, and who will work on it if nobody does now."""
-    code = _tell(reply, asker, thread, output)
+    code = show_reply(reply, asker, thread, output)
     if code == DONE and not is_served(find_home()):
         hint(_NOBODY_WORKS)
     return code
@@ -404,7 +414,7 @@ def _with(asker: str, do: Callable[[Teams], Awaitable[T]], *, works: bool = True
 async def _report_approvals(teams: Teams, team: str, thread: str, reported: set[str]) -> None:
     async for approval in teams.new_approvals(team, thread=thread):
         reported.add(approval)
-        note(f"{inert(team)} {_waits_for((approval,))}")
+        note(f"{inert(team)} {waits_for((approval,))}")
 
 
 async def _report_shortages(teams: Teams, team: str, thread: str, reported: set[str]) -> None:
@@ -425,91 +435,6 @@ def _has_status(figures: PairFigures, approvals: Sequence[str], status: ListedSt
             return figures.status == status.value
 
 
-def _status(figures: PairFigures, approvals: Sequence[str]) -> str:
-    return "waiting for a human" if approvals else "budget used up" if figures.exhausted else figures.status
-
-
-def _waits_for(approvals: Sequence[str]) -> str:
-    return f"waits for a human: {', '.join(f'`curtainwall approve {approval}`' for approval in approvals)}"
-
-
-def _exchange_document(exchange: TeamExchange, approvals: Sequence[str]) -> dict[str, JsonValue]:
-    """Return a message and its answer; without one, what a human has to do, also for a team further on."""
-    document = exchange_json(exchange)
-    if not approvals or exchange.state not in ("working", "held"):
-        return document
-    return {**document, "status": "waiting" if exchange.state == "working" else "held", "approvals": [*approvals]}
-
-
-def _tell(reply: TeamReply, asker: str, thread: str, output: Output, reported: Collection[str] = ()) -> int:
-    """Report what happened to a message; `reported` are the approvals and budgets that were already reported."""
-    new_approvals = reply.approvals if output is Output.JSON else [approval for approval in reply.approvals if approval not in reported]
-    # The reply names a tool; on the command line, the command named below fetches it.
-    unanswered = f"{reply.team} {_waits_for(new_approvals)}" if new_approvals else f"{reply.team} has not answered yet; nothing is lost"
-    shortages = [*reply.exhausted, *(f"{it.session} {kind}" for it in reply.further for kind in it.kinds)]
-    if any(output is Output.JSON or each not in reported for each in shortages):
-        unanswered = reply.text.rpartition("; ")[0]
-    text = unanswered if reply.status == "waiting" else reply.text
-    code = {"done": DONE, "sent": DONE, "accepted": DONE, "waiting": PARKED}.get(reply.status, FAILED)
-    if output is Output.JSON:
-        further = [{"team": it.team, "session": it.session, "exhausted": it.kinds} for it in reply.further]
-        extras = {
-            "fault": reply.fault,
-            "partial": reply.partial,
-            "approvals": reply.approvals,
-            "exhausted": reply.exhausted,
-            "further": further,
-        }
-        more = {key: value for key, value in extras.items() if value}
-        show_json({"team": reply.team, "handle": reply.handle, "status": reply.status, **more, "text": text})
-        return code
-    if reply.status == "done":
-        show(reply.text)
-    elif code == DONE:
-        show(f"{reply.status}: {reply.handle}")
-    else:
-        if reply.partial:
-            show(reply.partial)
-        note(f"{reply.status}: {inert(text)}")
-    if reply.status == "waiting":
-        hint(f"`curtainwall teams history {reply.team}{_options(asker, thread)}` shows the answer to {reply.handle} when it is there")
-    return code
-
-
-def _options(asker: str, thread: str) -> str:
-    """Return the options that name a conversation on the command line."""
-    return f"{f' --from {shlex.quote(asker)}' if asker != NOBODY else ''}{f' --thread {shlex.quote(thread)}' if thread else ''}"
-
-
-def _exchange(document: JsonObject, at: str) -> str:
-    lines = [f"{at}  {document['handle']}  {document['by']}: {document['message']}"]
-    answer, asks = document.get("answer") or document.get("reason"), document.get("approvals")
-    if isinstance(asks, list):
-        lines.append(f"  {_waits_for([str(it) for it in asks])}")
-    elif "exhausted" in document:
-        lines.append("  begun, and a budget is used up")
-    elif "further" in document:
-        lines.append("  begun, and a budget is used up of a team that it waits for")
-    elif document["status"] == "begun":
-        lines.append("  begun, and nobody works on it now")
-    else:
-        lines.append(f"  {document['status']}{f': {answer}' if answer else ''}")
-        if partial := document.get("partial"):
-            lines.append(f"  said before: {partial}")
-    return "\n".join(inert(line) for line in lines)
-
-
-def _totals(figures: list[PairFigures]) -> dict[str, float]:
-    messages = sum(it.messages for it in figures)
-    return {
-        "messages": messages,
-        "average": messages / len(figures) if figures else 0.0,
-        "tokens": sum(it.tokens for it in figures),
-        "dollars": round(sum(it.dollars for it in figures), 6),
-        "lifetime": sum((it.used - it.created) / 1000 for it in figures) / len(figures) if figures else 0.0,
-    }
-
-
 def _standings(wired: GatedSessions) -> dict[str, "ConversationStatus"]:
     if not any(team.agent == LOCAL for team in wired.setup.config.teams.values()):
         return {}
@@ -517,16 +442,6 @@ def _standings(wired: GatedSessions) -> dict[str, "ConversationStatus"]:
     from curtainwall.teams.adoption import recent_on_disk
 
     return {str(conversation.session): conversation.standing for conversation in recent_on_disk(wired.teams)}
-
-
-def _transcript_json(status: "ConversationStatus | None") -> dict[str, object]:
-    if status is None:
-        return {}
-    return {"transcript": {"id": status.conversation, "state": status.state, "why": status.why, "unclaimed": len(status.orphans)}}
-
-
-def _lifetime(figures: PairFigures) -> str:
-    return show_duration((figures.used - figures.created) / 1000)
 
 
 def _seconds(text: str) -> float | None:
