@@ -10,7 +10,7 @@ import typer
 from curtainwall.agents.external.container import Engine, ImagePins, devcontainer_image
 from curtainwall.channels.plain import counted
 from curtainwall.cli.screen import Output, OutputOption, columns, hint, note, show, show_json
-from curtainwall.compose.external.containers import AgentImages, AgentStatus, adapters_of
+from curtainwall.compose.external.images import AgentImages, AgentStatus, adapters_of
 from curtainwall.compose.external.processes import missing_for_local
 from curtainwall.compose.external.providers import accesses, missing_keys
 from curtainwall.compose.setup import load_setup
@@ -94,7 +94,7 @@ async def _statuses() -> Sequence[AgentStatus]:
         builtin = AgentStatus(BUILTIN, "", "", built=False)
         adapters = adapters_of(config)
         keys = {name: await _keys_of(config, name) for name in adapters.names}
-        contained = await AgentImages(config, engine, ImagePins(setup.home.root).all()).standings(adapters, keys)
+        contained = await AgentImages(config, engine, ImagePins(setup.home.root).all()).statuses(adapters, keys)
         return [builtin, await _local(config), *contained]
     finally:
         await engine.close()

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from curtainwall.agents.external.container import Adapters
-from curtainwall.compose.external.containers import adapters_of, limits_of
+from curtainwall.compose.external.containers import limits_of
+from curtainwall.compose.external.images import adapters_of
 from curtainwall.compose.external.providers import accesses, key_remedy, require_matching_keys, require_team_keys
 from curtainwall.config.agents import SHIPPED
 from curtainwall.config.loader import parse_config
