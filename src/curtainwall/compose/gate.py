@@ -13,7 +13,7 @@ from curtainwall.compose.servers import open_servers, server_secrets
 from curtainwall.compose.sessions import Parts, open_sessions
 from curtainwall.compose.setup import ActiveSetup, Setup
 from curtainwall.compose.tools import run_tools, share_limits
-from curtainwall.config.agents import BUILTIN, agent_model, contained_agents
+from curtainwall.config.agents import BUILTIN, agent_model
 from curtainwall.config.schema import Config
 from curtainwall.config.secrets import house_key, model_secrets, secret_variables
 from curtainwall.facts import Masker
@@ -126,8 +126,7 @@ async def open_gate(
             teams.talk, teams.requests, team_cards(setup.config), _wait_listener, masker.mask_json, partial(_fork_pair, teams)
         )
         from_teams: Mapping[str, Runner] = team_runners(team_ports) if setup.config.teams else {}
-        refiners = team_refiners(team_ports) if setup.config.teams else None
-        protection, shares = setup.policy.protection, Shares(share_limits(setup.config.sandboxes))
+        shares = Shares(share_limits(setup.config.sandboxes))
         from_session = {
             **session_runners(partial(_allow_more, registry)),
             **skill_runners(skill_index(setup.home)),
@@ -135,16 +134,12 @@ async def open_gate(
             **from_teams,
         }
         native = run_tools(
-            setup.home,
+            setup,
             masker,
             credentials,
-            protection,
             ask_again,
             from_session,
-            contained_agents(setup.config.agents),
-            setup.own_ports,
-            setup.config.teams,
-            refiners,
+            team_refiners(team_ports) if setup.config.teams else {},
             partial(note_held, registry, masker),
             shares,
             partial(_denials, sessions),

@@ -10,7 +10,7 @@ from curtainwall.compose.masker import judging_masker
 from curtainwall.compose.secret_files import SecretReads, with_given_secrets
 from curtainwall.compose.servers import open_servers
 from curtainwall.compose.setup import Setup
-from curtainwall.config.agents import SandboxesSection
+from curtainwall.config.agents import SandboxesSection, contained_agents
 from curtainwall.facts import Masker
 from curtainwall.host.home import Home, user_homes
 from curtainwall.model import SHELL_RUN, CallPermitted, CommandRefused, Place, Prepared, Role, ToolResult
@@ -43,38 +43,32 @@ def judged_tools(
     *,
     own_ports: frozenset[int] = frozenset(),
     teams: Iterable[str] = (),
-    refiners: Mapping[str, Refiner] | None = None,
     protection: Protection | None = None,
 ) -> NativeTools:
     """Return every tool that ships; without runners they can only be judged."""
     user, specs = user_homes(os.environ)[0], (*NATIVE_TOOLS, *team_tools(teams))
-    all_refiners = {**_refiners(home, masker, protection or Protection()), **(refiners or {})}
     return NativeTools(
         Catalogue(specs),
         home=user,
         masker=masker,
         runners=runners,
         own_ports=own_ports,
-        refiners=all_refiners,
+        refiners=_refiners(home, masker, protection or Protection()),
         server_refiner=with_given_secrets,
     )
 
 
 def run_tools(
-    home: Home,
+    setup: Setup,
     masker: Masker,
     credentials: "Credentials",
-    protection: Protection,
     ask_again: "AskGate",
-    session: Mapping[str, Runner],
-    contained: Iterable[str],
-    own_ports: frozenset[int] = frozenset(),
-    teams: Iterable[str] = (),
-    refiners: Mapping[str, Refiner] | None = None,
-    on_held: "OnHeld | None" = None,
-    shares: "Shares | None" = None,
-    denials: "Denials" = lambda _tool, _place: None,
-    replaced: Mapping[str, Runner] | None = None,
+    from_session: Mapping[str, Runner],
+    refiners: Mapping[str, Refiner],
+    on_held: "OnHeld",
+    shares: "Shares",
+    denials: "Denials",
+    replaced: Mapping[str, Runner] | None,
 ) -> NativeTools:
     """Return the tools that run here; without confinement, shell and git are absent rather than unconfined.
 
@@ -84,6 +78,7 @@ def run_tools(
     from curtainwall.host import Bubblewrap, WatchRecords, find_bubblewrap
     from curtainwall.tools import CONFINED, Sandboxes
 
+    home, protection, own_ports = setup.home, setup.policy.protection, setup.own_ports
     sandboxes = Sandboxes(on_held, shares, WatchRecords(home.watched))
 
     def fetch() -> Mapping[str, Runner]:
@@ -102,8 +97,8 @@ def run_tools(
 
         return shell_runners(sandboxes=sandboxes)
 
-    runners = {**_file_tools(masker, protection), **_late("fetch", fetch), **session}
-    names = tuple(teams)
+    runners = {**_file_tools(masker, protection), **_late("fetch", fetch), **from_session}
+    names = tuple(setup.config.teams)
     specs = (*NATIVE_TOOLS, *team_tools(names)) if names else NATIVE_TOOLS
     others = dict(replaced or {})
     if unknown := sorted(others.keys() - {spec.full_name for spec in (*specs, *team_tools(names))}):
@@ -118,9 +113,9 @@ def run_tools(
         home=user_homes(os.environ)[0],
         masker=masker,
         runners=runners,
-        contained=tuple(contained),
+        contained=contained_agents(setup.config.agents),
         own_ports=own_ports,
-        refiners={**_refiners(home, masker, protection), **(refiners or {})},
+        refiners={**_refiners(home, masker, protection), **refiners},
         server_refiner=with_given_secrets,
     )
 
