@@ -12,7 +12,7 @@ from curtainwall.model import AnyEvent
 from tests.support.repository import PACKAGE, modules, name_of, tree_of
 
 MANY = 4
-"""A module that tells so many events apart is a projection; one that looks for two or three is not."""
+"""A module that tells so many events apart is a projection; one that looks for two or three is not, unless they are a whole group."""
 
 EXCEPTIONS: Mapping[str, str] = {
     "channels/slash/lines.py": "its `case _` is no gap: it shows every other event by its fields",
@@ -21,7 +21,7 @@ EXCEPTIONS: Mapping[str, str] = {
 
 GROUPS = {
     name: frozenset(kind.__name__ for kind in get_args(getattr(events, name)))
-    for name in events.__all__
+    for name in vars(events)
     if name.endswith("Event") and name not in ("AnyEvent", "WorkEvent")
 }
 KINDS = frozenset(kind.__name__ for kind in get_args(AnyEvent))
@@ -63,8 +63,10 @@ def is_silent(node: ast.Match) -> bool:
 
 
 def is_projection(tree: ast.AST) -> bool:
-    """Tell whether a module tells many events apart."""
-    return len(frozenset[str]().union(*(named for _, named in matches(tree)))) >= MANY
+    """Tell whether a module tells many events apart, or all events of a group."""
+    each_named = [named for _, named in matches(tree)]
+    whole = [group for group in GROUPS.values() if len(group) > 1 and any(group <= named for named in each_named)]
+    return bool(whole) or len(frozenset[str]().union(*each_named)) >= MANY
 
 
 def silent_lines(tree: ast.AST) -> list[int]:
@@ -141,6 +143,8 @@ match event:
         (SILENT.replace("pass", "assert_never(event)"), False),
         (SILENT.replace("case _:\n        pass", ""), False),
         (SILENT.replace("InterruptAsked", "SomethingElse"), False),
+        ("match event:\n    case RouteSet() | SessionDeleted():\n        a()\n    case _:\n        pass", True),
+        ("match event:\n    case RouteSet():\n        a()\n    case _:\n        pass", False),
         (SILENT.replace("case InterruptAsked()", "case [InterruptAsked()]"), False),
     ],
 )

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 from collections.abc import Callable, Set
+from typing import assert_never
 
 from curtainwall.channels.webhook import CHANNEL, Delivery, DeliveryStatus, Proof, Webhook
 from curtainwall.compose.gate import GatedSessions
@@ -12,6 +13,7 @@ from curtainwall.config.webhooks import HookSection
 from curtainwall.model import (
     HOUSE,
     SYSTEM,
+    HouseEvent,
     Label,
     LabelSource,
     MessageId,
@@ -120,13 +122,18 @@ class WebhookDeliveries:
         """Return the places of deliveries whose sessions were deleted, according to the house log."""
         for recorded in self._wired.registry.feed.read(HOUSE, self._cursor):
             self._cursor = recorded.seq
-            match recorded.event:
-                case RouteSet(route=place, session=session) if session is not None and place.channel == CHANNEL:
-                    self._places_of[session] = place
-                case SessionDeleted(session=session) if session in self._places_of:
-                    self._deleted.add(self._places_of.pop(session))
+            event = recorded.event
+            if not isinstance(event, HouseEvent):
+                continue
+            match event:
+                case RouteSet(route=place, session=session):
+                    if session is not None and place.channel == CHANNEL:
+                        self._places_of[session] = place
+                case SessionDeleted(session=session):
+                    if session in self._places_of:
+                        self._deleted.add(self._places_of.pop(session))
                 case _:
-                    pass
+                    assert_never(event)
         return self._deleted
 
     def _places(self, session: SessionId) -> tuple[Route, ...]:

@@ -49,6 +49,7 @@ from curtainwall.model import (
     Mode,
     ModeChanged,
     ModelChanged,
+    ModelEvent,
     ModelFailed,
     ModelRequested,
     ModelResponded,
@@ -462,6 +463,8 @@ def _progress(state: SessionState, events: tuple[Progress, ...], moment: Moment)
     """Return the agent's events with the budget events that they cause, and the state after them."""
     open_ = set(state.requests)
     for event in events:
+        if not isinstance(event, ModelEvent):
+            continue
         match event:
             case ModelRequested():
                 if event.request in open_:
@@ -472,7 +475,7 @@ def _progress(state: SessionState, events: tuple[Progress, ...], moment: Moment)
                     raise CommandRefused(f"there is no open request `{event.request}`")
                 open_.remove(event.request)
             case _:
-                continue
+                assert_never(event)
     then = fold(events, state)
     news = budget_events(then, moment.at)
     return (*events, *news), fold(news, then) if news else then

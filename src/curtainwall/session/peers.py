@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import assert_never
 
 from pydantic import JsonValue
 
@@ -35,6 +36,7 @@ from curtainwall.model import (
     PeerAnswered,
     PeerAnswerHeld,
     PeerAnswerTaken,
+    PeerEvent,
     PeerMessageSent,
     PeerStatus,
     Post,
@@ -230,6 +232,8 @@ def posts_of(events: Iterable[AnyEvent]) -> tuple[Post, ...]:
     """Return the posts to other sessions that belong to events; all are written in one commit."""
     posts: list[Post] = []
     for event in events:
+        if not isinstance(event, PeerEvent):
+            continue
         match event:
             case PeerMessageSent():
                 command = DeliverMessage(
@@ -243,8 +247,10 @@ def posts_of(events: Iterable[AnyEvent]) -> tuple[Post, ...]:
                 posts.append(Post(session_stream(event.to), f"message:{event.message}", command))
             case PeerAnswered():
                 posts.append(_answer_to(event.peer, event.answer))
+            case PeerAnswerHeld() | PeerAnswerTaken():
+                pass
             case _:
-                continue
+                assert_never(event)
     return tuple(posts)
 
 
@@ -313,10 +319,10 @@ def _closing_answer(at: Millis, peer: Peer, message: MessageId, status: PeerStat
 
 
 def _held(state: SessionState, message: MessageId) -> PeerAnswer:
-    found = state.owed.get(message)
-    if found is None or message not in state.peers:
+    answer = state.owed.get(message)
+    if answer is None or message not in state.peers:
         raise NotFound(f"no answer to message `{message}` is held here")
-    return found
+    return answer
 
 
 def _from(team: str, source: LabelSource) -> LabelSource:

@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, assert_never
 
 from pydantic import JsonValue
 
 from curtainwall.facts.schedules import Schedule
-from curtainwall.model import HOUSE, AnyEvent, ExtensionNoted, Feed, Millis, Route, RouteSet, SessionDeleted, SessionId
+from curtainwall.model import HOUSE, AnyEvent, ExtensionNoted, Feed, HouseEvent, Millis, Route, RouteSet, SessionDeleted, SessionId
 
 CHANNEL: Final = "cron"
 NOT_OVER: Final = "the one before is not over"
@@ -55,7 +55,7 @@ def place_of(firing: Firing) -> Route:
 
 
 def firing_of(place: Route) -> Firing | None:
-    """Return the firing that a place stands for, or None if it is another kind of place."""
+    """Return the firing that a place denotes, or None for another kind of place."""
     job, separator, suffix = place.reference.partition("@")
     if place.channel != CHANNEL or not separator:
         return None
@@ -89,7 +89,7 @@ def set_back_note(job: Job, rested: Millis) -> dict[str, JsonValue]:
 
 @dataclass(slots=True)
 class JobHistory:
-    """What happened to a job so far."""
+    """The history of a job."""
 
     job: str = ""
     schedule: Schedule | None = None
@@ -155,8 +155,16 @@ def job_histories(events: Iterable[AnyEvent]) -> dict[str, JobHistory]:
 
 def apply_event(histories: dict[str, JobHistory], event: AnyEvent) -> None:
     """Apply one event of the house log; most are about something else."""
+    if isinstance(event, ExtensionNoted):
+        if event.extension == CHANNEL:
+            _note(histories, event.data, event.at)
+        return
+    if not isinstance(event, HouseEvent):
+        return
     match event:
-        case RouteSet(session=session) if session is not None and (firing := firing_of(event.route)) is not None:
+        case RouteSet(session=session):
+            if session is None or (firing := firing_of(event.route)) is None:
+                return
             history = histories.setdefault(firing.job, JobHistory(firing.job))
             history.fired[firing] = session
             if not firing.by_hand:
@@ -166,10 +174,8 @@ def apply_event(histories: dict[str, JobHistory], event: AnyEvent) -> None:
             for history in histories.values():
                 if session in history.fired.values():
                     history.deleted.add(session)
-        case ExtensionNoted(extension=extension) if extension == CHANNEL:
-            _note(histories, event.data, event.at)
         case _:
-            pass
+            assert_never(event)
 
 
 def _note(histories: dict[str, JobHistory], data: Mapping[str, JsonValue], at: Millis) -> None:
