@@ -2,124 +2,67 @@
 
 TYPE_CHECKING = False  # the one of `typing`, which would take as long to load as Python itself
 if TYPE_CHECKING:
-    from curtainwall.compose.sessions import Parts
-    from curtainwall.library.asks import AskAnswer
-    from curtainwall.library.context import open_session
-    from curtainwall.library.listing import list_sessions
-    from curtainwall.library.live_events import (
-        LiveActivity,
-        LiveAsk,
-        LiveContext,
-        LiveDiagnostic,
-        LiveEvent,
-        LiveSpeech,
-        LiveTool,
-        LiveTurn,
-    )
-    from curtainwall.library.session import Reply, Session
-    from curtainwall.library.teams import TeamReply, Teams, open_teams
-    from curtainwall.model import (
-        BudgetFigure,
-        BudgetKind,
-        Closed,
-        CommandRefused,
-        ContextUse,
-        CurtainwallError,
-        Grant,
-        GrantScope,
-        Limits,
-        Mode,
-        NotFound,
-        NotReady,
-        OpeningFailed,
-        PendingAsk,
-        Role,
-        SessionRow,
-        SessionView,
-        ToolEffect,
-        TurnFailed,
-        TurnStatus,
-        Undecided,
-    )
-    from curtainwall.serve.service import Serving, serving
-    from curtainwall.session import Diagnostic, TranscriptNote, TranscriptTurn
-    from curtainwall.tools.own_tools import BadTool, Tool, tool
+    from curtainwall.compose.sessions import Parts as Parts
+    from curtainwall.library.asks import AskAnswer as AskAnswer
+    from curtainwall.library.context import open_session as open_session
+    from curtainwall.library.listing import list_sessions as list_sessions
+    from curtainwall.library.live_events import LiveActivity as LiveActivity
+    from curtainwall.library.live_events import LiveAsk as LiveAsk
+    from curtainwall.library.live_events import LiveContext as LiveContext
+    from curtainwall.library.live_events import LiveDiagnostic as LiveDiagnostic
+    from curtainwall.library.live_events import LiveEvent as LiveEvent
+    from curtainwall.library.live_events import LiveSpeech as LiveSpeech
+    from curtainwall.library.live_events import LiveTool as LiveTool
+    from curtainwall.library.live_events import LiveTurn as LiveTurn
+    from curtainwall.library.replies import Reply as Reply
+    from curtainwall.library.session import Session as Session
+    from curtainwall.library.teams import TeamReply as TeamReply
+    from curtainwall.library.teams import Teams as Teams
+    from curtainwall.library.teams import open_teams as open_teams
+    from curtainwall.model import BudgetFigure as BudgetFigure
+    from curtainwall.model import BudgetKind as BudgetKind
+    from curtainwall.model import Closed as Closed
+    from curtainwall.model import CommandRefused as CommandRefused
+    from curtainwall.model import ContextUse as ContextUse
+    from curtainwall.model import CurtainwallError as CurtainwallError
+    from curtainwall.model import Grant as Grant
+    from curtainwall.model import GrantScope as GrantScope
+    from curtainwall.model import Limits as Limits
+    from curtainwall.model import Mode as Mode
+    from curtainwall.model import NotFound as NotFound
+    from curtainwall.model import NotReady as NotReady
+    from curtainwall.model import OpeningFailed as OpeningFailed
+    from curtainwall.model import PendingAsk as PendingAsk
+    from curtainwall.model import Role as Role
+    from curtainwall.model import SessionRow as SessionRow
+    from curtainwall.model import SessionView as SessionView
+    from curtainwall.model import ToolEffect as ToolEffect
+    from curtainwall.model import TurnFailed as TurnFailed
+    from curtainwall.model import TurnStatus as TurnStatus
+    from curtainwall.model import Undecided as Undecided
+    from curtainwall.serve.service import Serving as Serving
+    from curtainwall.serve.service import serving as serving
+    from curtainwall.session import Diagnostic as Diagnostic
+    from curtainwall.session import TranscriptNote as TranscriptNote
+    from curtainwall.session import TranscriptTurn as TranscriptTurn
+    from curtainwall.tools.own_tools import BadTool as BadTool
+    from curtainwall.tools.own_tools import Tool as Tool
+    from curtainwall.tools.own_tools import tool as tool
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "AskAnswer",
-    "BadTool",
-    "BudgetFigure",
-    "BudgetKind",
-    "Closed",
-    "CommandRefused",
-    "ContextUse",
-    "CurtainwallError",
-    "Diagnostic",
-    "Grant",
-    "GrantScope",
-    "Limits",
-    "LiveActivity",
-    "LiveAsk",
-    "LiveContext",
-    "LiveDiagnostic",
-    "LiveEvent",
-    "LiveSpeech",
-    "LiveTool",
-    "LiveTurn",
-    "Mode",
-    "NotFound",
-    "NotReady",
-    "OpeningFailed",
-    "Parts",
-    "PendingAsk",
-    "Reply",
-    "Role",
-    "Serving",
-    "Session",
-    "SessionRow",
-    "SessionView",
-    "TeamReply",
-    "Teams",
-    "Tool",
-    "ToolEffect",
-    "TranscriptNote",
-    "TranscriptTurn",
-    "TurnFailed",
-    "TurnStatus",
-    "Undecided",
-    "__version__",
-    "list_sessions",
-    "open_session",
-    "open_teams",
-    "serving",
-    "tool",
-]
-
-_HOMES = {
-    "AskAnswer": "curtainwall.library.asks",
-    "Parts": "curtainwall.compose.sessions",
-    "list_sessions": "curtainwall.library.listing",
-    "open_session": "curtainwall.library.context",
-    **dict.fromkeys(("BadTool", "Tool", "tool"), "curtainwall.tools.own_tools"),
-    **dict.fromkeys((name for name in __all__ if name.startswith("Live")), "curtainwall.library.live_events"),
-    **dict.fromkeys(("Reply", "Session"), "curtainwall.library.session"),
-    **dict.fromkeys(("Diagnostic", "TranscriptNote", "TranscriptTurn"), "curtainwall.session"),
-    **dict.fromkeys(("TeamReply", "Teams", "open_teams"), "curtainwall.library.teams"),
-    **dict.fromkeys(("Serving", "serving"), "curtainwall.serve.service"),
-}
 
 
 def __getattr__(name: str) -> object:
     """Load the library when it is first used, so that the program itself starts at once."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    from curtainwall.model.lazy_names import exports_of, lazy_names
 
-    return getattr(import_module(_HOMES.get(name, "curtainwall.model")), name)
+    if name == "__all__":
+        return sorted((*exports_of(__name__), "__version__"))
+    return lazy_names(__name__)(name)
 
 
 def __dir__() -> list[str]:
     """List every public name, also those that are not loaded yet."""
-    return sorted({*globals(), *__all__})
+    from curtainwall.model.lazy_names import exports_of
+
+    return sorted({*globals(), *exports_of(__name__)})

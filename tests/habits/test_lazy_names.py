@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.model.lazy_names import exports_of
 from tests.support.repository import PACKAGE, modules, name_of, tree_of
 
 LAZY = [path for path in modules() if path.name == "__init__.py" and "lazy_names(" in path.read_text(encoding="utf-8")]
@@ -25,7 +26,7 @@ def test_there_are_such_packages() -> None:
 def test_every_public_name_is_there_and_is_what_the_type_checker_takes_it_for(door: Path) -> None:
     package = ".".join(("curtainwall", *door.parent.relative_to(PACKAGE).parts))
     typed, room = typed_names(tree_of(door), package), import_module(package)
-    assert typed.keys() - {*room.__all__} == set(), f"add it to `__all__` in {name_of(door)}"
+    assert typed.keys() == exports_of(package).keys(), f"write `from module import name as name`, on one line, in {name_of(door)}"
     for name, module in typed.items():
         assert getattr(room, name) is getattr(import_module(f"{package}.{module}"), name)
 

@@ -12,7 +12,7 @@ from curtainwall.facts import PathRoots, Unclear, canonical_path, links_to
 from curtainwall.host.home import Home, find_home, named_home
 from curtainwall.model import Broken
 from curtainwall.policy import Lists, Policy, Protection, RuleCard, RuleSource, shipped
-from curtainwall.session import Whose, table_of
+from curtainwall.session import RuleOwner, table_of
 
 Load = Callable[[Sequence[RuleSource]], Policy]
 """Makes a policy from rule files, with the lists and protected paths of this machine."""
@@ -31,33 +31,33 @@ def rule_sources(home: Home, policy_files: Iterable[Path] = ()) -> tuple[RuleSou
     return (*shipped(), *(_source(path, path.name) for path in own), *(_source(path, str(path)) for path in policy_files))
 
 
-def known_in(config: Config) -> frozenset[Whose]:
+def known_in(config: Config) -> frozenset[RuleOwner]:
     """Return the configured teams, jobs and webhooks."""
     return frozenset(_rule_files(config))
 
 
-def own_files(config: Config) -> dict[Whose, Path]:
+def own_files(config: Config) -> dict[RuleOwner, Path]:
     """Return the rule file of each team, job and webhook that has one."""
-    return {whose: Path(normpath(Path(file).expanduser())) for whose, file in _rule_files(config).items() if file is not None}
+    return {owner: Path(normpath(Path(file).expanduser())) for owner, file in _rule_files(config).items() if file is not None}
 
 
-def own_policies(home: Home, config: Config, sources: Sequence[RuleSource], load: Load) -> dict[Whose, Policy]:
+def own_policies(home: Home, config: Config, sources: Sequence[RuleSource], load: Load) -> dict[RuleOwner, Policy]:
     """Return the policy of each team, job and webhook with a rule file: the shared rules, and what the file forbids in addition."""
     policies: dict[Path, Policy] = {}
-    by_owner: dict[Whose, Policy] = {}
-    for whose, file in own_files(config).items():
+    by_owner: dict[RuleOwner, Policy] = {}
+    for owner, file in own_files(config).items():
         try:
             if file.resolve().parent == home.policy.resolve():
                 raise Broken(f"`{file}` lies among the rules that hold for all; put it into another directory")
             if file not in policies:
                 policies[file] = load((*sources, _source(file, str(file), narrows=True)))
         except Broken as fault:
-            raise Broken(f"`{table_of(whose)}.policy`: {fault}") from None
-        by_owner[whose] = policies[file]
+            raise Broken(f"`{table_of(owner)}.policy`: {fault}") from None
+        by_owner[owner] = policies[file]
     return by_owner
 
 
-def own_cards(policy: Policy, others: Mapping[Whose, Policy]) -> dict[RuleCard, str]:
+def own_cards(policy: Policy, others: Mapping[RuleOwner, Policy]) -> dict[RuleCard, str]:
     """Return the rules that do not apply to all, and to whom each applies: `job nightly`, `team backend, job weekly`."""
     names_by_card: dict[RuleCard, list[str]] = {}
     for (kind, name), other in others.items():
@@ -67,7 +67,7 @@ def own_cards(policy: Policy, others: Mapping[Whose, Policy]) -> dict[RuleCard, 
     return {card: ", ".join(names) for card, names in names_by_card.items()}
 
 
-def _rule_files(config: Config) -> dict[Whose, str | None]:
+def _rule_files(config: Config) -> dict[RuleOwner, str | None]:
     return {
         **{("team", name): team.policy for name, team in config.teams.items()},
         **{("job", name): job.policy for name, job in config.cron.items()},

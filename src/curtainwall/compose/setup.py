@@ -22,7 +22,7 @@ from curtainwall.model import Digest, Limits, Workspace
 from curtainwall.model.people import parse_place
 from curtainwall.operations.sessions import SessionTerms, workspace_at
 from curtainwall.policy import Policy, Protection, RuleCard, load
-from curtainwall.session import ActiveRules, BreakerLimits, Rules, Whose
+from curtainwall.session import ActiveRules, BreakerLimits, RuleOwner, Rules
 from curtainwall.tools.hooks import HookSettings
 from curtainwall.tools.servers import ServerSpec
 
@@ -40,7 +40,7 @@ class Setup:
     servers: tuple[ServerSpec, ...] = ()
     credentials: tuple[Credential, ...] = ()
     hooks: HookSettings = field(default_factory=HookSettings)
-    own_policies: Mapping[Whose, Policy] = field(default_factory=dict[Whose, Policy])
+    own_policies: Mapping[RuleOwner, Policy] = field(default_factory=dict[RuleOwner, Policy])
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     """A copy of the environment at load time, so that a reload finds the same home."""
 

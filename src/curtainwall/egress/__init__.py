@@ -1,62 +1,36 @@
 """Network access for external agents: a proxy per session that inserts keys and enforces budgets and allowed endpoints."""
 
-from curtainwall.egress.authority import Authority
-from curtainwall.egress.client import ProxyCounters
-from curtainwall.egress.ports import (
-    CountedUsage,
-    Decide,
-    EgressBounds,
-    Ending,
-    Handling,
-    HostDecision,
-    Judge,
-    Meter,
-    ModelCall,
-    ModelCallEnd,
-    ProviderAction,
-    ProviderActionKind,
-    Unmetered,
-    no_tunnels,
-    remove_actions,
-)
-from curtainwall.egress.proxy import Egress, ProxyConfig, SessionProxy
-from curtainwall.egress.refusals import Dialect, Refusal, Report
-from curtainwall.egress.upstream.providers import ANTHROPIC, BEARER, GEMINI, OPENAI, Carrier, Provider, ProviderEndpoint, openai_compatible
-from curtainwall.egress.upstream.sentinels import Access, Refreshing, mint
-
-__all__ = [
-    "ANTHROPIC",
-    "BEARER",
-    "GEMINI",
-    "OPENAI",
-    "Access",
-    "Authority",
-    "Carrier",
-    "CountedUsage",
-    "Decide",
-    "Dialect",
-    "Egress",
-    "EgressBounds",
-    "Ending",
-    "Handling",
-    "HostDecision",
-    "Judge",
-    "Meter",
-    "ModelCall",
-    "ModelCallEnd",
-    "Provider",
-    "ProviderAction",
-    "ProviderActionKind",
-    "ProviderEndpoint",
-    "ProxyConfig",
-    "ProxyCounters",
-    "Refreshing",
-    "Refusal",
-    "Report",
-    "SessionProxy",
-    "Unmetered",
-    "mint",
-    "no_tunnels",
-    "openai_compatible",
-    "remove_actions",
-]
+from curtainwall.egress.authority import Authority as Authority
+from curtainwall.egress.client import ProxyCounters as ProxyCounters
+from curtainwall.egress.ports import CountedUsage as CountedUsage
+from curtainwall.egress.ports import Decide as Decide
+from curtainwall.egress.ports import EgressBounds as EgressBounds
+from curtainwall.egress.ports import Ending as Ending
+from curtainwall.egress.ports import Handling as Handling
+from curtainwall.egress.ports import HostDecision as HostDecision
+from curtainwall.egress.ports import Judge as Judge
+from curtainwall.egress.ports import Meter as Meter
+from curtainwall.egress.ports import ModelCall as ModelCall
+from curtainwall.egress.ports import ModelCallEnd as ModelCallEnd
+from curtainwall.egress.ports import ProviderAction as ProviderAction
+from curtainwall.egress.ports import ProviderActionKind as ProviderActionKind
+from curtainwall.egress.ports import Unmetered as Unmetered
+from curtainwall.egress.ports import no_tunnels as no_tunnels
+from curtainwall.egress.ports import remove_actions as remove_actions
+from curtainwall.egress.proxy import Egress as Egress
+from curtainwall.egress.proxy import ProxyConfig as ProxyConfig
+from curtainwall.egress.proxy import SessionProxy as SessionProxy
+from curtainwall.egress.refusals import Dialect as Dialect
+from curtainwall.egress.refusals import Refusal as Refusal
+from curtainwall.egress.refusals import Report as Report
+from curtainwall.egress.upstream.providers import ANTHROPIC as ANTHROPIC
+from curtainwall.egress.upstream.providers import BEARER as BEARER
+from curtainwall.egress.upstream.providers import GEMINI as GEMINI
+from curtainwall.egress.upstream.providers import OPENAI as OPENAI
+from curtainwall.egress.upstream.providers import Carrier as Carrier
+from curtainwall.egress.upstream.providers import Provider as Provider
+from curtainwall.egress.upstream.providers import ProviderEndpoint as ProviderEndpoint
+from curtainwall.egress.upstream.providers import openai_compatible as openai_compatible
+from curtainwall.egress.upstream.sentinels import Access as Access
+from curtainwall.egress.upstream.sentinels import Refreshing as Refreshing
+from curtainwall.egress.upstream.sentinels import mint as mint

@@ -5,683 +5,357 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.model.approvals import BY_HOOK, Cover, Grant, GrantScope, LabelSource, Settlement
-    from curtainwall.model.blobs import INLINE_LIMIT, BlobRef, Payload
-    from curtainwall.model.budgets import NO_LIMIT, Basis, BudgetKind, Limits, Usage
-    from curtainwall.model.commands import (
-        AddLabels,
-        AddRoute,
-        AnswerApproval,
-        AnyCommand,
-        AskCompaction,
-        ChangeMode,
-        ChangeModel,
-        CloseSession,
-        Command,
-        CountDenials,
-        CountSpending,
-        DeliverMessage,
-        DisableRule,
-        DropCall,
-        EnableRule,
-        EndTurn,
-        ExpireApprovals,
-        ExpireMessages,
-        FinishCall,
-        HookSays,
-        InheritHistory,
-        InterruptTurn,
-        MessagePeer,
-        OpenSession,
-        ProceedCall,
-        RaiseBudget,
-        ReadySession,
-        RecordProgress,
-        RefuseCall,
-        RemoveRoute,
-        RenameSession,
-        ReopenSession,
-        RepairSession,
-        RequestCall,
-        ResumeTurn,
-        RevokeGrant,
-        SendHeldAnswer,
-        SendMessage,
-        SetCompaction,
-        StartTurn,
-        TakePeerAnswer,
-        WithdrawMessage,
-        WithholdAnswer,
-    )
-    from curtainwall.model.entries import (
-        CHAIN_START,
-        IGNORABLE,
-        Batch,
-        Consumed,
-        Entry,
-        FoldSnapshot,
-        Outcome,
-        Owner,
-        Post,
-        Recorded,
-        StreamEnd,
-        Waiting,
-        Write,
-        decode_command,
-        decode_event,
-        encode_command,
-        encode_event,
-        entry_hash,
-        event_types,
-        version_of,
-    )
-    from curtainwall.model.errors import (
-        REFUSALS,
-        AlreadyAnswered,
-        BadCall,
-        Broken,
-        Closed,
-        CommandRefused,
-        Conflict,
-        CurtainwallError,
-        NotAllowed,
-        NotFound,
-        NotReady,
-        OpeningFailed,
-        OverBudget,
-        TryLater,
-        TurnFailed,
-        Undecided,
-        explain_invalid,
-    )
-    from curtainwall.model.events import (
-        AnyEvent,
-        ApprovalEvent,
-        BreakerEvent,
-        BudgetEvent,
-        CallEvent,
-        ConfinedEvent,
-        ContextEvent,
-        GrantEvent,
-        Group,
-        HouseEvent,
-        LifeEvent,
-        MessageEvent,
-        ModelEvent,
-        PeerEvent,
-        ProgramEvent,
-        Progress,
-        SettingEvent,
-        SpeechEvent,
-        TurnEvent,
-        WorkEvent,
-    )
-    from curtainwall.model.events.calls import (
-        ApprovalAnswered,
-        ApprovalAsked,
-        ApprovalExpired,
-        ApprovalJoined,
-        ApprovalWithdrawn,
-        CallDenied,
-        CallDropped,
-        CallFinished,
-        CallLost,
-        CallPermitted,
-        CallRequested,
-        DenialsCounted,
-        GrantGiven,
-        GrantRevoked,
-        GrantUsed,
-        LoopDetected,
-    )
-    from curtainwall.model.events.event import Event
-    from curtainwall.model.events.life import (
-        HistoryInherited,
-        LabelsAdded,
-        ModeChanged,
-        ModelChanged,
-        RouteAdded,
-        RouteRemoved,
-        RouteSet,
-        RuleDisabled,
-        RuleEnabled,
-        SessionClosed,
-        SessionDeleted,
-        SessionOpened,
-        SessionReady,
-        SessionRenamed,
-        SessionReopened,
-        Workspace,
-    )
-    from curtainwall.model.events.turns import (
-        AgentSpoke,
-        InterruptAsked,
-        MessageAccepted,
-        MessageWithdrawn,
-        PeerAnswered,
-        PeerAnswerHeld,
-        PeerAnswerTaken,
-        PeerMessageSent,
-        TextStreamed,
-        TurnEnded,
-        TurnResumed,
-        TurnStarted,
-        TurnStatus,
-    )
-    from curtainwall.model.events.work import (
-        PROGRAM_INSTRUCTIONS,
-        PROGRAM_NOTES,
-        BudgetExhausted,
-        BudgetRaised,
-        BudgetWarned,
-        CompactionAsked,
-        CompactionSet,
-        CompactionSkipped,
-        ContextMeasured,
-        ExtensionNoted,
-        HistoryCompacted,
-        InstructionsPinned,
-        ModelFailed,
-        ModelRequested,
-        ModelResponded,
-        ProgramFinished,
-        ProgramSaved,
-        RefusalKind,
-        RefusedRequest,
-        ReportedUse,
-        RequestsRefused,
-        SavedProgram,
-        SpendingCounted,
-        ToolUsesReported,
-        WorkTimed,
-    )
-    from curtainwall.model.file_changes import CHANGED_FILES, changed_files, changes_noted, unlisted_changes
-    from curtainwall.model.frozen import Frozen
-    from curtainwall.model.hooks import (
-        HookEvent,
-        Notification,
-        PostCompact,
-        PreCompact,
-        SessionEnd,
-        SessionStart,
-        Stop,
-        StopFailure,
-        UserPromptSubmit,
-    )
-    from curtainwall.model.ids import (
-        ALL_GRANTS,
-        HOUSE,
-        ApprovalId,
-        CallId,
-        Digest,
-        GrantId,
-        Label,
-        MessageId,
-        Millis,
-        Moment,
-        PermitId,
-        RuleId,
-        SessionId,
-        StreamId,
-        TurnId,
-        freed_lease,
-        inbox_of,
-        ordered_id,
-        project_stream,
-        session_of,
-        session_stream,
-        short_id,
-        wanted_lease,
-    )
-    from curtainwall.model.later import (
-        HELD,
-        LATER_KINDS,
-        HeldFile,
-        LaterKind,
-        held_files,
-        held_noted,
-        holds_later_names,
-        is_git_directory,
-        is_later_name,
-        runs_later,
-    )
-    from curtainwall.model.listings import (
-        ApprovalQuery,
-        ApprovalRow,
-        GrantRow,
-        SessionQuery,
-        SessionRow,
-        SessionStatus,
-        ShownAt,
-        Tally,
-        TurnEnding,
-    )
-    from curtainwall.model.peers import ANSWER, AWAKE, MCP, NOBODY, OUTSIDE, RECEIVE, TEAMS, Peer, PeerAnswer, PeerStatus
-    from curtainwall.model.people import HOUSE_CHANNELS, SYSTEM, Route, Who
-    from curtainwall.model.ports.agents import Agent, Journal, Live, TurnAt, TurnResult
-    from curtainwall.model.ports.calls import Answer, Approver, AskGate, CallRequest, Gate, HookReply, Hooks, Save, ToolHost
-    from curtainwall.model.ports.channels import Desk, Explainer, Feed, Knowledge, LiveFeed, Places
-    from curtainwall.model.ports.clock import Clock
-    from curtainwall.model.ports.store import Blobs, Concerns, FoldSnapshots, Inbox, Index, Lease, Leases, Log, Marks, Tallies
-    from curtainwall.model.presence import Presence
-    from curtainwall.model.subjects import (
-        FORGES,
-        OWN_SERVERS,
-        PATH_ROLES,
-        CommandFacts,
-        Facts,
-        HostFacts,
-        PathFacts,
-        Resource,
-        Role,
-        Scope,
-        Subject,
-        SubjectKind,
-        ToolEffect,
-        ToolFacts,
-        ancestors,
-        canonical_json,
-        has_leftward,
-        in_order,
-        is_beneath,
-        is_deeper,
-        is_external,
-        subject_digest,
-    )
-    from curtainwall.model.tools import (
-        CONNECT_SERVER,
-        EGRESS_SERVER,
-        FOLLOW_INSTRUCTIONS,
-        GIT_CLONE,
-        GIT_PUSH,
-        HERE,
-        LOAD_SKILL,
-        MOVE_FILE,
-        PROPOSE_PLAN,
-        PUSH_SECRETS,
-        REMEMBER,
-        REMEMBER_FOR_ALL,
-        SET_WORKING_DIR,
-        SHELL_RUN,
-        TRUST_SKILL,
-        Case,
-        Meaning,
-        Place,
-        Prepared,
-        ToolResult,
-        ToolSpec,
-        fault_of_cases,
-        is_as_strict,
-        may_change_files,
-    )
-    from curtainwall.model.verdicts import Effect, Finding, Mode, Verdict, denial, resource_of, stricter, strictest
-    from curtainwall.model.views import (
-        BUILTIN_AGENT,
-        BudgetFigure,
-        ContextUse,
-        DecidingRule,
-        Opened,
-        Opening,
-        PendingAsk,
-        QueuedMessage,
-        RuleStatus,
-        SessionView,
-        VerdictReport,
-    )
+    from curtainwall.model.approvals import BY_HOOK as BY_HOOK
+    from curtainwall.model.approvals import Cover as Cover
+    from curtainwall.model.approvals import Grant as Grant
+    from curtainwall.model.approvals import GrantScope as GrantScope
+    from curtainwall.model.approvals import LabelSource as LabelSource
+    from curtainwall.model.approvals import Settlement as Settlement
+    from curtainwall.model.blobs import INLINE_LIMIT as INLINE_LIMIT
+    from curtainwall.model.blobs import BlobRef as BlobRef
+    from curtainwall.model.blobs import Payload as Payload
+    from curtainwall.model.budgets import NO_LIMIT as NO_LIMIT
+    from curtainwall.model.budgets import Basis as Basis
+    from curtainwall.model.budgets import BudgetKind as BudgetKind
+    from curtainwall.model.budgets import Limits as Limits
+    from curtainwall.model.budgets import Usage as Usage
+    from curtainwall.model.commands import AddLabels as AddLabels
+    from curtainwall.model.commands import AddRoute as AddRoute
+    from curtainwall.model.commands import AnswerApproval as AnswerApproval
+    from curtainwall.model.commands import AnyCommand as AnyCommand
+    from curtainwall.model.commands import AskCompaction as AskCompaction
+    from curtainwall.model.commands import ChangeMode as ChangeMode
+    from curtainwall.model.commands import ChangeModel as ChangeModel
+    from curtainwall.model.commands import CloseSession as CloseSession
+    from curtainwall.model.commands import Command as Command
+    from curtainwall.model.commands import CountDenials as CountDenials
+    from curtainwall.model.commands import CountSpending as CountSpending
+    from curtainwall.model.commands import DeliverMessage as DeliverMessage
+    from curtainwall.model.commands import DisableRule as DisableRule
+    from curtainwall.model.commands import DropCall as DropCall
+    from curtainwall.model.commands import EnableRule as EnableRule
+    from curtainwall.model.commands import EndTurn as EndTurn
+    from curtainwall.model.commands import ExpireApprovals as ExpireApprovals
+    from curtainwall.model.commands import ExpireMessages as ExpireMessages
+    from curtainwall.model.commands import FinishCall as FinishCall
+    from curtainwall.model.commands import HookSays as HookSays
+    from curtainwall.model.commands import InheritHistory as InheritHistory
+    from curtainwall.model.commands import InterruptTurn as InterruptTurn
+    from curtainwall.model.commands import MessagePeer as MessagePeer
+    from curtainwall.model.commands import OpenSession as OpenSession
+    from curtainwall.model.commands import ProceedCall as ProceedCall
+    from curtainwall.model.commands import RaiseBudget as RaiseBudget
+    from curtainwall.model.commands import ReadySession as ReadySession
+    from curtainwall.model.commands import RecordProgress as RecordProgress
+    from curtainwall.model.commands import RefuseCall as RefuseCall
+    from curtainwall.model.commands import RemoveRoute as RemoveRoute
+    from curtainwall.model.commands import RenameSession as RenameSession
+    from curtainwall.model.commands import ReopenSession as ReopenSession
+    from curtainwall.model.commands import RepairSession as RepairSession
+    from curtainwall.model.commands import RequestCall as RequestCall
+    from curtainwall.model.commands import ResumeTurn as ResumeTurn
+    from curtainwall.model.commands import RevokeGrant as RevokeGrant
+    from curtainwall.model.commands import SendHeldAnswer as SendHeldAnswer
+    from curtainwall.model.commands import SendMessage as SendMessage
+    from curtainwall.model.commands import SetCompaction as SetCompaction
+    from curtainwall.model.commands import StartTurn as StartTurn
+    from curtainwall.model.commands import TakePeerAnswer as TakePeerAnswer
+    from curtainwall.model.commands import WithdrawMessage as WithdrawMessage
+    from curtainwall.model.commands import WithholdAnswer as WithholdAnswer
+    from curtainwall.model.entries import CHAIN_START as CHAIN_START
+    from curtainwall.model.entries import IGNORABLE as IGNORABLE
+    from curtainwall.model.entries import Batch as Batch
+    from curtainwall.model.entries import Consumed as Consumed
+    from curtainwall.model.entries import Entry as Entry
+    from curtainwall.model.entries import FoldSnapshot as FoldSnapshot
+    from curtainwall.model.entries import Outcome as Outcome
+    from curtainwall.model.entries import Owner as Owner
+    from curtainwall.model.entries import Post as Post
+    from curtainwall.model.entries import Recorded as Recorded
+    from curtainwall.model.entries import StreamEnd as StreamEnd
+    from curtainwall.model.entries import Waiting as Waiting
+    from curtainwall.model.entries import Write as Write
+    from curtainwall.model.entries import decode_command as decode_command
+    from curtainwall.model.entries import decode_event as decode_event
+    from curtainwall.model.entries import encode_command as encode_command
+    from curtainwall.model.entries import encode_event as encode_event
+    from curtainwall.model.entries import entry_hash as entry_hash
+    from curtainwall.model.entries import event_types as event_types
+    from curtainwall.model.entries import version_of as version_of
+    from curtainwall.model.errors import REFUSALS as REFUSALS
+    from curtainwall.model.errors import AlreadyAnswered as AlreadyAnswered
+    from curtainwall.model.errors import BadCall as BadCall
+    from curtainwall.model.errors import Broken as Broken
+    from curtainwall.model.errors import Closed as Closed
+    from curtainwall.model.errors import CommandRefused as CommandRefused
+    from curtainwall.model.errors import Conflict as Conflict
+    from curtainwall.model.errors import CurtainwallError as CurtainwallError
+    from curtainwall.model.errors import NotAllowed as NotAllowed
+    from curtainwall.model.errors import NotFound as NotFound
+    from curtainwall.model.errors import NotReady as NotReady
+    from curtainwall.model.errors import OpeningFailed as OpeningFailed
+    from curtainwall.model.errors import OverBudget as OverBudget
+    from curtainwall.model.errors import TryLater as TryLater
+    from curtainwall.model.errors import TurnFailed as TurnFailed
+    from curtainwall.model.errors import Undecided as Undecided
+    from curtainwall.model.errors import explain_invalid as explain_invalid
+    from curtainwall.model.events import AnyEvent as AnyEvent
+    from curtainwall.model.events import ApprovalEvent as ApprovalEvent
+    from curtainwall.model.events import BreakerEvent as BreakerEvent
+    from curtainwall.model.events import BudgetEvent as BudgetEvent
+    from curtainwall.model.events import CallEvent as CallEvent
+    from curtainwall.model.events import ConfinedEvent as ConfinedEvent
+    from curtainwall.model.events import ContextEvent as ContextEvent
+    from curtainwall.model.events import GrantEvent as GrantEvent
+    from curtainwall.model.events import Group as Group
+    from curtainwall.model.events import HouseEvent as HouseEvent
+    from curtainwall.model.events import LifeEvent as LifeEvent
+    from curtainwall.model.events import MessageEvent as MessageEvent
+    from curtainwall.model.events import ModelEvent as ModelEvent
+    from curtainwall.model.events import PeerEvent as PeerEvent
+    from curtainwall.model.events import ProgramEvent as ProgramEvent
+    from curtainwall.model.events import Progress as Progress
+    from curtainwall.model.events import SettingEvent as SettingEvent
+    from curtainwall.model.events import SpeechEvent as SpeechEvent
+    from curtainwall.model.events import TurnEvent as TurnEvent
+    from curtainwall.model.events import WorkEvent as WorkEvent
+    from curtainwall.model.events.calls import ApprovalAnswered as ApprovalAnswered
+    from curtainwall.model.events.calls import ApprovalAsked as ApprovalAsked
+    from curtainwall.model.events.calls import ApprovalExpired as ApprovalExpired
+    from curtainwall.model.events.calls import ApprovalJoined as ApprovalJoined
+    from curtainwall.model.events.calls import ApprovalWithdrawn as ApprovalWithdrawn
+    from curtainwall.model.events.calls import CallDenied as CallDenied
+    from curtainwall.model.events.calls import CallDropped as CallDropped
+    from curtainwall.model.events.calls import CallFinished as CallFinished
+    from curtainwall.model.events.calls import CallLost as CallLost
+    from curtainwall.model.events.calls import CallPermitted as CallPermitted
+    from curtainwall.model.events.calls import CallRequested as CallRequested
+    from curtainwall.model.events.calls import DenialsCounted as DenialsCounted
+    from curtainwall.model.events.calls import GrantGiven as GrantGiven
+    from curtainwall.model.events.calls import GrantRevoked as GrantRevoked
+    from curtainwall.model.events.calls import GrantUsed as GrantUsed
+    from curtainwall.model.events.calls import LoopDetected as LoopDetected
+    from curtainwall.model.events.event import Event as Event
+    from curtainwall.model.events.life import HistoryInherited as HistoryInherited
+    from curtainwall.model.events.life import LabelsAdded as LabelsAdded
+    from curtainwall.model.events.life import ModeChanged as ModeChanged
+    from curtainwall.model.events.life import ModelChanged as ModelChanged
+    from curtainwall.model.events.life import RouteAdded as RouteAdded
+    from curtainwall.model.events.life import RouteRemoved as RouteRemoved
+    from curtainwall.model.events.life import RouteSet as RouteSet
+    from curtainwall.model.events.life import RuleDisabled as RuleDisabled
+    from curtainwall.model.events.life import RuleEnabled as RuleEnabled
+    from curtainwall.model.events.life import SessionClosed as SessionClosed
+    from curtainwall.model.events.life import SessionDeleted as SessionDeleted
+    from curtainwall.model.events.life import SessionOpened as SessionOpened
+    from curtainwall.model.events.life import SessionReady as SessionReady
+    from curtainwall.model.events.life import SessionRenamed as SessionRenamed
+    from curtainwall.model.events.life import SessionReopened as SessionReopened
+    from curtainwall.model.events.life import Workspace as Workspace
+    from curtainwall.model.events.turns import AgentSpoke as AgentSpoke
+    from curtainwall.model.events.turns import InterruptAsked as InterruptAsked
+    from curtainwall.model.events.turns import MessageAccepted as MessageAccepted
+    from curtainwall.model.events.turns import MessageWithdrawn as MessageWithdrawn
+    from curtainwall.model.events.turns import PeerAnswered as PeerAnswered
+    from curtainwall.model.events.turns import PeerAnswerHeld as PeerAnswerHeld
+    from curtainwall.model.events.turns import PeerAnswerTaken as PeerAnswerTaken
+    from curtainwall.model.events.turns import PeerMessageSent as PeerMessageSent
+    from curtainwall.model.events.turns import TextStreamed as TextStreamed
+    from curtainwall.model.events.turns import TurnEnded as TurnEnded
+    from curtainwall.model.events.turns import TurnResumed as TurnResumed
+    from curtainwall.model.events.turns import TurnStarted as TurnStarted
+    from curtainwall.model.events.turns import TurnStatus as TurnStatus
+    from curtainwall.model.events.work import PROGRAM_INSTRUCTIONS as PROGRAM_INSTRUCTIONS
+    from curtainwall.model.events.work import PROGRAM_NOTES as PROGRAM_NOTES
+    from curtainwall.model.events.work import BudgetExhausted as BudgetExhausted
+    from curtainwall.model.events.work import BudgetRaised as BudgetRaised
+    from curtainwall.model.events.work import BudgetWarned as BudgetWarned
+    from curtainwall.model.events.work import CompactionAsked as CompactionAsked
+    from curtainwall.model.events.work import CompactionSet as CompactionSet
+    from curtainwall.model.events.work import CompactionSkipped as CompactionSkipped
+    from curtainwall.model.events.work import ContextMeasured as ContextMeasured
+    from curtainwall.model.events.work import ExtensionNoted as ExtensionNoted
+    from curtainwall.model.events.work import HistoryCompacted as HistoryCompacted
+    from curtainwall.model.events.work import InstructionsPinned as InstructionsPinned
+    from curtainwall.model.events.work import ModelFailed as ModelFailed
+    from curtainwall.model.events.work import ModelRequested as ModelRequested
+    from curtainwall.model.events.work import ModelResponded as ModelResponded
+    from curtainwall.model.events.work import ProgramFinished as ProgramFinished
+    from curtainwall.model.events.work import ProgramSaved as ProgramSaved
+    from curtainwall.model.events.work import RefusalKind as RefusalKind
+    from curtainwall.model.events.work import RefusedRequest as RefusedRequest
+    from curtainwall.model.events.work import ReportedUse as ReportedUse
+    from curtainwall.model.events.work import RequestsRefused as RequestsRefused
+    from curtainwall.model.events.work import SavedProgram as SavedProgram
+    from curtainwall.model.events.work import SpendingCounted as SpendingCounted
+    from curtainwall.model.events.work import ToolUsesReported as ToolUsesReported
+    from curtainwall.model.events.work import WorkTimed as WorkTimed
+    from curtainwall.model.file_changes import CHANGED_FILES as CHANGED_FILES
+    from curtainwall.model.file_changes import changed_files as changed_files
+    from curtainwall.model.file_changes import changes_noted as changes_noted
+    from curtainwall.model.file_changes import unlisted_changes as unlisted_changes
+    from curtainwall.model.frozen import Frozen as Frozen
+    from curtainwall.model.hooks import HookEvent as HookEvent
+    from curtainwall.model.hooks import Notification as Notification
+    from curtainwall.model.hooks import PostCompact as PostCompact
+    from curtainwall.model.hooks import PreCompact as PreCompact
+    from curtainwall.model.hooks import SessionEnd as SessionEnd
+    from curtainwall.model.hooks import SessionStart as SessionStart
+    from curtainwall.model.hooks import Stop as Stop
+    from curtainwall.model.hooks import StopFailure as StopFailure
+    from curtainwall.model.hooks import UserPromptSubmit as UserPromptSubmit
+    from curtainwall.model.ids import ALL_GRANTS as ALL_GRANTS
+    from curtainwall.model.ids import HOUSE as HOUSE
+    from curtainwall.model.ids import ApprovalId as ApprovalId
+    from curtainwall.model.ids import CallId as CallId
+    from curtainwall.model.ids import Digest as Digest
+    from curtainwall.model.ids import GrantId as GrantId
+    from curtainwall.model.ids import Label as Label
+    from curtainwall.model.ids import MessageId as MessageId
+    from curtainwall.model.ids import Millis as Millis
+    from curtainwall.model.ids import Moment as Moment
+    from curtainwall.model.ids import PermitId as PermitId
+    from curtainwall.model.ids import RuleId as RuleId
+    from curtainwall.model.ids import SessionId as SessionId
+    from curtainwall.model.ids import StreamId as StreamId
+    from curtainwall.model.ids import TurnId as TurnId
+    from curtainwall.model.ids import freed_lease as freed_lease
+    from curtainwall.model.ids import inbox_of as inbox_of
+    from curtainwall.model.ids import ordered_id as ordered_id
+    from curtainwall.model.ids import project_stream as project_stream
+    from curtainwall.model.ids import session_of as session_of
+    from curtainwall.model.ids import session_stream as session_stream
+    from curtainwall.model.ids import short_id as short_id
+    from curtainwall.model.ids import wanted_lease as wanted_lease
+    from curtainwall.model.later import HELD as HELD
+    from curtainwall.model.later import LATER_KINDS as LATER_KINDS
+    from curtainwall.model.later import HeldFile as HeldFile
+    from curtainwall.model.later import LaterKind as LaterKind
+    from curtainwall.model.later import held_files as held_files
+    from curtainwall.model.later import held_noted as held_noted
+    from curtainwall.model.later import holds_later_names as holds_later_names
+    from curtainwall.model.later import is_git_directory as is_git_directory
+    from curtainwall.model.later import is_later_name as is_later_name
+    from curtainwall.model.later import runs_later as runs_later
+    from curtainwall.model.listings import ApprovalQuery as ApprovalQuery
+    from curtainwall.model.listings import ApprovalRow as ApprovalRow
+    from curtainwall.model.listings import GrantRow as GrantRow
+    from curtainwall.model.listings import SessionQuery as SessionQuery
+    from curtainwall.model.listings import SessionRow as SessionRow
+    from curtainwall.model.listings import SessionStatus as SessionStatus
+    from curtainwall.model.listings import ShownAt as ShownAt
+    from curtainwall.model.listings import Tally as Tally
+    from curtainwall.model.listings import TurnEnding as TurnEnding
+    from curtainwall.model.peers import ANSWER as ANSWER
+    from curtainwall.model.peers import AWAKE as AWAKE
+    from curtainwall.model.peers import MCP as MCP
+    from curtainwall.model.peers import NOBODY as NOBODY
+    from curtainwall.model.peers import OUTSIDE as OUTSIDE
+    from curtainwall.model.peers import RECEIVE as RECEIVE
+    from curtainwall.model.peers import TEAMS as TEAMS
+    from curtainwall.model.peers import Peer as Peer
+    from curtainwall.model.peers import PeerAnswer as PeerAnswer
+    from curtainwall.model.peers import PeerStatus as PeerStatus
+    from curtainwall.model.people import HOUSE_CHANNELS as HOUSE_CHANNELS
+    from curtainwall.model.people import SYSTEM as SYSTEM
+    from curtainwall.model.people import Route as Route
+    from curtainwall.model.people import Who as Who
+    from curtainwall.model.ports.agents import Agent as Agent
+    from curtainwall.model.ports.agents import Journal as Journal
+    from curtainwall.model.ports.agents import Live as Live
+    from curtainwall.model.ports.agents import TurnAt as TurnAt
+    from curtainwall.model.ports.agents import TurnResult as TurnResult
+    from curtainwall.model.ports.calls import Answer as Answer
+    from curtainwall.model.ports.calls import Approver as Approver
+    from curtainwall.model.ports.calls import AskGate as AskGate
+    from curtainwall.model.ports.calls import CallRequest as CallRequest
+    from curtainwall.model.ports.calls import Gate as Gate
+    from curtainwall.model.ports.calls import HookReply as HookReply
+    from curtainwall.model.ports.calls import Hooks as Hooks
+    from curtainwall.model.ports.calls import Save as Save
+    from curtainwall.model.ports.calls import ToolHost as ToolHost
+    from curtainwall.model.ports.channels import Desk as Desk
+    from curtainwall.model.ports.channels import Explainer as Explainer
+    from curtainwall.model.ports.channels import Feed as Feed
+    from curtainwall.model.ports.channels import Knowledge as Knowledge
+    from curtainwall.model.ports.channels import LiveFeed as LiveFeed
+    from curtainwall.model.ports.channels import Places as Places
+    from curtainwall.model.ports.clock import Clock as Clock
+    from curtainwall.model.ports.store import Blobs as Blobs
+    from curtainwall.model.ports.store import Concerns as Concerns
+    from curtainwall.model.ports.store import FoldSnapshots as FoldSnapshots
+    from curtainwall.model.ports.store import Inbox as Inbox
+    from curtainwall.model.ports.store import Index as Index
+    from curtainwall.model.ports.store import Lease as Lease
+    from curtainwall.model.ports.store import Leases as Leases
+    from curtainwall.model.ports.store import Log as Log
+    from curtainwall.model.ports.store import Marks as Marks
+    from curtainwall.model.ports.store import Tallies as Tallies
+    from curtainwall.model.presence import Presence as Presence
+    from curtainwall.model.subjects import FORGES as FORGES
+    from curtainwall.model.subjects import OWN_SERVERS as OWN_SERVERS
+    from curtainwall.model.subjects import PATH_ROLES as PATH_ROLES
+    from curtainwall.model.subjects import CommandFacts as CommandFacts
+    from curtainwall.model.subjects import Facts as Facts
+    from curtainwall.model.subjects import HostFacts as HostFacts
+    from curtainwall.model.subjects import PathFacts as PathFacts
+    from curtainwall.model.subjects import Resource as Resource
+    from curtainwall.model.subjects import Role as Role
+    from curtainwall.model.subjects import Scope as Scope
+    from curtainwall.model.subjects import Subject as Subject
+    from curtainwall.model.subjects import SubjectKind as SubjectKind
+    from curtainwall.model.subjects import ToolEffect as ToolEffect
+    from curtainwall.model.subjects import ToolFacts as ToolFacts
+    from curtainwall.model.subjects import ancestors as ancestors
+    from curtainwall.model.subjects import canonical_json as canonical_json
+    from curtainwall.model.subjects import has_leftward as has_leftward
+    from curtainwall.model.subjects import in_order as in_order
+    from curtainwall.model.subjects import is_beneath as is_beneath
+    from curtainwall.model.subjects import is_deeper as is_deeper
+    from curtainwall.model.subjects import is_external as is_external
+    from curtainwall.model.subjects import subject_digest as subject_digest
+    from curtainwall.model.tools import CONNECT_SERVER as CONNECT_SERVER
+    from curtainwall.model.tools import EGRESS_SERVER as EGRESS_SERVER
+    from curtainwall.model.tools import FOLLOW_INSTRUCTIONS as FOLLOW_INSTRUCTIONS
+    from curtainwall.model.tools import GIT_CLONE as GIT_CLONE
+    from curtainwall.model.tools import GIT_PUSH as GIT_PUSH
+    from curtainwall.model.tools import HERE as HERE
+    from curtainwall.model.tools import LOAD_SKILL as LOAD_SKILL
+    from curtainwall.model.tools import MOVE_FILE as MOVE_FILE
+    from curtainwall.model.tools import PROPOSE_PLAN as PROPOSE_PLAN
+    from curtainwall.model.tools import PUSH_SECRETS as PUSH_SECRETS
+    from curtainwall.model.tools import REMEMBER as REMEMBER
+    from curtainwall.model.tools import REMEMBER_FOR_ALL as REMEMBER_FOR_ALL
+    from curtainwall.model.tools import SET_WORKING_DIR as SET_WORKING_DIR
+    from curtainwall.model.tools import SHELL_RUN as SHELL_RUN
+    from curtainwall.model.tools import TRUST_SKILL as TRUST_SKILL
+    from curtainwall.model.tools import Case as Case
+    from curtainwall.model.tools import Meaning as Meaning
+    from curtainwall.model.tools import Place as Place
+    from curtainwall.model.tools import Prepared as Prepared
+    from curtainwall.model.tools import ToolResult as ToolResult
+    from curtainwall.model.tools import ToolSpec as ToolSpec
+    from curtainwall.model.tools import fault_of_cases as fault_of_cases
+    from curtainwall.model.tools import is_as_strict as is_as_strict
+    from curtainwall.model.tools import may_change_files as may_change_files
+    from curtainwall.model.verdicts import Effect as Effect
+    from curtainwall.model.verdicts import Finding as Finding
+    from curtainwall.model.verdicts import Mode as Mode
+    from curtainwall.model.verdicts import Verdict as Verdict
+    from curtainwall.model.verdicts import denial as denial
+    from curtainwall.model.verdicts import resource_of as resource_of
+    from curtainwall.model.verdicts import stricter as stricter
+    from curtainwall.model.verdicts import strictest as strictest
+    from curtainwall.model.views import BUILTIN_AGENT as BUILTIN_AGENT
+    from curtainwall.model.views import BudgetFigure as BudgetFigure
+    from curtainwall.model.views import ContextUse as ContextUse
+    from curtainwall.model.views import DecidingRule as DecidingRule
+    from curtainwall.model.views import Opened as Opened
+    from curtainwall.model.views import Opening as Opening
+    from curtainwall.model.views import PendingAsk as PendingAsk
+    from curtainwall.model.views import QueuedMessage as QueuedMessage
+    from curtainwall.model.views import RuleStatus as RuleStatus
+    from curtainwall.model.views import SessionView as SessionView
+    from curtainwall.model.views import VerdictReport as VerdictReport
 else:
     __getattr__ = lazy_names(__name__)
-
-__all__ = [
-    "ALL_GRANTS",
-    "ANSWER",
-    "AWAKE",
-    "BUILTIN_AGENT",
-    "BY_HOOK",
-    "CHAIN_START",
-    "CHANGED_FILES",
-    "CONNECT_SERVER",
-    "EGRESS_SERVER",
-    "FOLLOW_INSTRUCTIONS",
-    "FORGES",
-    "GIT_CLONE",
-    "GIT_PUSH",
-    "HELD",
-    "HERE",
-    "HOUSE",
-    "HOUSE_CHANNELS",
-    "IGNORABLE",
-    "INLINE_LIMIT",
-    "LATER_KINDS",
-    "LOAD_SKILL",
-    "MCP",
-    "MOVE_FILE",
-    "NOBODY",
-    "NO_LIMIT",
-    "OUTSIDE",
-    "OWN_SERVERS",
-    "PATH_ROLES",
-    "PROGRAM_INSTRUCTIONS",
-    "PROGRAM_NOTES",
-    "PROPOSE_PLAN",
-    "PUSH_SECRETS",
-    "RECEIVE",
-    "REFUSALS",
-    "REMEMBER",
-    "REMEMBER_FOR_ALL",
-    "SET_WORKING_DIR",
-    "SHELL_RUN",
-    "SYSTEM",
-    "TEAMS",
-    "TRUST_SKILL",
-    "AddLabels",
-    "AddRoute",
-    "Agent",
-    "AgentSpoke",
-    "AlreadyAnswered",
-    "Answer",
-    "AnswerApproval",
-    "AnyCommand",
-    "AnyEvent",
-    "ApprovalAnswered",
-    "ApprovalAsked",
-    "ApprovalEvent",
-    "ApprovalExpired",
-    "ApprovalId",
-    "ApprovalJoined",
-    "ApprovalQuery",
-    "ApprovalRow",
-    "ApprovalWithdrawn",
-    "Approver",
-    "AskCompaction",
-    "AskGate",
-    "BadCall",
-    "Basis",
-    "Batch",
-    "BlobRef",
-    "Blobs",
-    "BreakerEvent",
-    "Broken",
-    "BudgetEvent",
-    "BudgetExhausted",
-    "BudgetFigure",
-    "BudgetKind",
-    "BudgetRaised",
-    "BudgetWarned",
-    "CallDenied",
-    "CallDropped",
-    "CallEvent",
-    "CallFinished",
-    "CallId",
-    "CallLost",
-    "CallPermitted",
-    "CallRequest",
-    "CallRequested",
-    "Case",
-    "ChangeMode",
-    "ChangeModel",
-    "Clock",
-    "CloseSession",
-    "Closed",
-    "Command",
-    "CommandFacts",
-    "CommandRefused",
-    "CompactionAsked",
-    "CompactionSet",
-    "CompactionSkipped",
-    "Concerns",
-    "ConfinedEvent",
-    "Conflict",
-    "Consumed",
-    "ContextEvent",
-    "ContextMeasured",
-    "ContextUse",
-    "CountDenials",
-    "CountSpending",
-    "Cover",
-    "CurtainwallError",
-    "DecidingRule",
-    "DeliverMessage",
-    "DenialsCounted",
-    "Desk",
-    "Digest",
-    "DisableRule",
-    "DropCall",
-    "Effect",
-    "EnableRule",
-    "EndTurn",
-    "Entry",
-    "Event",
-    "ExpireApprovals",
-    "ExpireMessages",
-    "Explainer",
-    "ExtensionNoted",
-    "Facts",
-    "Feed",
-    "Finding",
-    "FinishCall",
-    "FoldSnapshot",
-    "FoldSnapshots",
-    "Frozen",
-    "Gate",
-    "Grant",
-    "GrantEvent",
-    "GrantGiven",
-    "GrantId",
-    "GrantRevoked",
-    "GrantRow",
-    "GrantScope",
-    "GrantUsed",
-    "Group",
-    "HeldFile",
-    "HistoryCompacted",
-    "HistoryInherited",
-    "HookEvent",
-    "HookReply",
-    "HookSays",
-    "Hooks",
-    "HostFacts",
-    "HouseEvent",
-    "Inbox",
-    "Index",
-    "InheritHistory",
-    "InstructionsPinned",
-    "InterruptAsked",
-    "InterruptTurn",
-    "Journal",
-    "Knowledge",
-    "Label",
-    "LabelSource",
-    "LabelsAdded",
-    "LaterKind",
-    "Lease",
-    "Leases",
-    "LifeEvent",
-    "Limits",
-    "Live",
-    "LiveFeed",
-    "Log",
-    "LoopDetected",
-    "Marks",
-    "Meaning",
-    "MessageAccepted",
-    "MessageEvent",
-    "MessageId",
-    "MessagePeer",
-    "MessageWithdrawn",
-    "Millis",
-    "Mode",
-    "ModeChanged",
-    "ModelChanged",
-    "ModelEvent",
-    "ModelFailed",
-    "ModelRequested",
-    "ModelResponded",
-    "Moment",
-    "NotAllowed",
-    "NotFound",
-    "NotReady",
-    "Notification",
-    "OpenSession",
-    "Opened",
-    "Opening",
-    "OpeningFailed",
-    "Outcome",
-    "OverBudget",
-    "Owner",
-    "PathFacts",
-    "Payload",
-    "Peer",
-    "PeerAnswer",
-    "PeerAnswerHeld",
-    "PeerAnswerTaken",
-    "PeerAnswered",
-    "PeerEvent",
-    "PeerMessageSent",
-    "PeerStatus",
-    "PendingAsk",
-    "PermitId",
-    "Place",
-    "Places",
-    "Post",
-    "PostCompact",
-    "PreCompact",
-    "Prepared",
-    "Presence",
-    "ProceedCall",
-    "ProgramEvent",
-    "ProgramFinished",
-    "ProgramSaved",
-    "Progress",
-    "QueuedMessage",
-    "RaiseBudget",
-    "ReadySession",
-    "RecordProgress",
-    "Recorded",
-    "RefusalKind",
-    "RefuseCall",
-    "RefusedRequest",
-    "RemoveRoute",
-    "RenameSession",
-    "ReopenSession",
-    "RepairSession",
-    "ReportedUse",
-    "RequestCall",
-    "RequestsRefused",
-    "Resource",
-    "ResumeTurn",
-    "RevokeGrant",
-    "Role",
-    "Route",
-    "RouteAdded",
-    "RouteRemoved",
-    "RouteSet",
-    "RuleDisabled",
-    "RuleEnabled",
-    "RuleId",
-    "RuleStatus",
-    "Save",
-    "SavedProgram",
-    "Scope",
-    "SendHeldAnswer",
-    "SendMessage",
-    "SessionClosed",
-    "SessionDeleted",
-    "SessionEnd",
-    "SessionId",
-    "SessionOpened",
-    "SessionQuery",
-    "SessionReady",
-    "SessionRenamed",
-    "SessionReopened",
-    "SessionRow",
-    "SessionStart",
-    "SessionStatus",
-    "SessionView",
-    "SetCompaction",
-    "SettingEvent",
-    "Settlement",
-    "ShownAt",
-    "SpeechEvent",
-    "SpendingCounted",
-    "StartTurn",
-    "Stop",
-    "StopFailure",
-    "StreamEnd",
-    "StreamId",
-    "Subject",
-    "SubjectKind",
-    "TakePeerAnswer",
-    "Tallies",
-    "Tally",
-    "TextStreamed",
-    "ToolEffect",
-    "ToolFacts",
-    "ToolHost",
-    "ToolResult",
-    "ToolSpec",
-    "ToolUsesReported",
-    "TryLater",
-    "TurnAt",
-    "TurnEnded",
-    "TurnEnding",
-    "TurnEvent",
-    "TurnFailed",
-    "TurnId",
-    "TurnResult",
-    "TurnResumed",
-    "TurnStarted",
-    "TurnStatus",
-    "Undecided",
-    "Usage",
-    "UserPromptSubmit",
-    "Verdict",
-    "VerdictReport",
-    "Waiting",
-    "Who",
-    "WithdrawMessage",
-    "WithholdAnswer",
-    "WorkEvent",
-    "WorkTimed",
-    "Workspace",
-    "Write",
-    "ancestors",
-    "canonical_json",
-    "changed_files",
-    "changes_noted",
-    "decode_command",
-    "decode_event",
-    "denial",
-    "encode_command",
-    "encode_event",
-    "entry_hash",
-    "event_types",
-    "explain_invalid",
-    "fault_of_cases",
-    "freed_lease",
-    "has_leftward",
-    "held_files",
-    "held_noted",
-    "holds_later_names",
-    "in_order",
-    "inbox_of",
-    "is_as_strict",
-    "is_beneath",
-    "is_deeper",
-    "is_external",
-    "is_git_directory",
-    "is_later_name",
-    "may_change_files",
-    "ordered_id",
-    "project_stream",
-    "resource_of",
-    "runs_later",
-    "session_of",
-    "session_stream",
-    "short_id",
-    "stricter",
-    "strictest",
-    "subject_digest",
-    "unlisted_changes",
-    "version_of",
-    "wanted_lease",
-]

@@ -1,1 +1,1 @@
-"""What every channel can do with sessions: open, send, fork, view, explain, remove."""
+"""The operations on sessions that every channel offers: open, send, fork, view, explain, remove."""

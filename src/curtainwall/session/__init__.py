@@ -4,152 +4,101 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from curtainwall.model.lazy_names import lazy_names
+from curtainwall.model.lazy_names import exports_of, lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.session.blobs import blobs_of, logged_bytes
-    from curtainwall.session.calls import MANY_RESOURCES, needs_program, with_program
-    from curtainwall.session.card import LONGEST_PLAN, card_text, label_words, shows_all
-    from curtainwall.session.decide import TASK_DONE, decide, decide_by_log, is_decided_by_log, require_short_name
-    from curtainwall.session.diagnostics import Diagnostic, DiagnosticKind, DiagnosticLog, diagnose
-    from curtainwall.session.draft import Decided, decide_on, draft_after
-    from curtainwall.session.evolve import apply, evolve, fold
-    from curtainwall.session.fold_version import FOLD_VERSION
-    from curtainwall.session.in_force import rules_in_force
-    from curtainwall.session.limits import (
-        ASKS_KEPT,
-        DIGESTS_KEPT,
-        BreakerLimits,
-        Figure,
-        figures,
-        newest,
-        remember_ask,
-        remember_repeat,
-    )
-    from curtainwall.session.open_work import CallStatus, OpenApproval, OpenCall, OpenWork, pending_ask
-    from curtainwall.session.peers import (
-        answer_arguments,
-        may_receive,
-        posts_of,
-        refusal_text,
-        rejection_posts,
-        require_no_cycle,
-        unanswerable,
-    )
-    from curtainwall.session.replay import BlobCheck, Violation, replay
-    from curtainwall.session.rest import is_at_rest
-    from curtainwall.session.rules import ActiveRules, Rules, SessionRules, Whose, table_of
-    from curtainwall.session.snapshot import KeptFold, decode_fold, encode_fold
-    from curtainwall.session.standing_answers import (
-        ProjectState,
-        Since,
-        covered,
-        covers_of,
-        decide_project,
-        fold_project,
-        scope_of_answer,
-        standing_answer,
-        still_permitted,
-    )
-    from curtainwall.session.state import SETTLED_KEPT, Phase, SessionState, Settled, Spent, Totals
-    from curtainwall.session.text import inert, visible
-    from curtainwall.session.transcript import Transcript, TranscriptMessage, TranscriptNote, TranscriptTurn, note_of, transcript
-    from curtainwall.session.upcast import LIFTS, Lift, lift
+    from curtainwall.session.blobs import blobs_of as blobs_of
+    from curtainwall.session.blobs import logged_bytes as logged_bytes
+    from curtainwall.session.calls import MANY_RESOURCES as MANY_RESOURCES
+    from curtainwall.session.calls import needs_program as needs_program
+    from curtainwall.session.calls import with_program as with_program
+    from curtainwall.session.card import LONGEST_PLAN as LONGEST_PLAN
+    from curtainwall.session.card import card_text as card_text
+    from curtainwall.session.card import label_words as label_words
+    from curtainwall.session.card import shows_all as shows_all
+    from curtainwall.session.decide import TASK_DONE as TASK_DONE
+    from curtainwall.session.decide import decide as decide
+    from curtainwall.session.decide import decide_by_log as decide_by_log
+    from curtainwall.session.decide import is_decided_by_log as is_decided_by_log
+    from curtainwall.session.decide import require_short_name as require_short_name
+    from curtainwall.session.diagnostics import Diagnostic as Diagnostic
+    from curtainwall.session.diagnostics import DiagnosticKind as DiagnosticKind
+    from curtainwall.session.diagnostics import DiagnosticLog as DiagnosticLog
+    from curtainwall.session.diagnostics import diagnose as diagnose
+    from curtainwall.session.draft import Decided as Decided
+    from curtainwall.session.draft import decide_on as decide_on
+    from curtainwall.session.draft import draft_after as draft_after
+    from curtainwall.session.evolve import apply as apply
+    from curtainwall.session.evolve import evolve as evolve
+    from curtainwall.session.evolve import fold as fold
+    from curtainwall.session.fold_version import FOLD_VERSION as FOLD_VERSION
+    from curtainwall.session.in_force import rules_in_force as rules_in_force
+    from curtainwall.session.limits import ASKS_KEPT as ASKS_KEPT
+    from curtainwall.session.limits import DIGESTS_KEPT as DIGESTS_KEPT
+    from curtainwall.session.limits import BreakerLimits as BreakerLimits
+    from curtainwall.session.limits import Figure as Figure
+    from curtainwall.session.limits import figures as figures
+    from curtainwall.session.limits import newest as newest
+    from curtainwall.session.limits import remember_ask as remember_ask
+    from curtainwall.session.limits import remember_repeat as remember_repeat
+    from curtainwall.session.open_work import CallStatus as CallStatus
+    from curtainwall.session.open_work import OpenApproval as OpenApproval
+    from curtainwall.session.open_work import OpenCall as OpenCall
+    from curtainwall.session.open_work import OpenWork as OpenWork
+    from curtainwall.session.open_work import pending_ask as pending_ask
+    from curtainwall.session.peers import answer_arguments as answer_arguments
+    from curtainwall.session.peers import may_receive as may_receive
+    from curtainwall.session.peers import posts_of as posts_of
+    from curtainwall.session.peers import refusal_text as refusal_text
+    from curtainwall.session.peers import rejection_posts as rejection_posts
+    from curtainwall.session.peers import require_no_cycle as require_no_cycle
+    from curtainwall.session.peers import unanswerable as unanswerable
+    from curtainwall.session.replay import BlobCheck as BlobCheck
+    from curtainwall.session.replay import Violation as Violation
+    from curtainwall.session.replay import replay as replay
+    from curtainwall.session.rest import is_at_rest as is_at_rest
+    from curtainwall.session.rules import ActiveRules as ActiveRules
+    from curtainwall.session.rules import RuleOwner as RuleOwner
+    from curtainwall.session.rules import Rules as Rules
+    from curtainwall.session.rules import SessionRules as SessionRules
+    from curtainwall.session.rules import table_of as table_of
+    from curtainwall.session.snapshot import KeptFold as KeptFold
+    from curtainwall.session.snapshot import decode_fold as decode_fold
+    from curtainwall.session.snapshot import encode_fold as encode_fold
+    from curtainwall.session.standing_answers import ProjectState as ProjectState
+    from curtainwall.session.standing_answers import Since as Since
+    from curtainwall.session.standing_answers import covered as covered
+    from curtainwall.session.standing_answers import covers_of as covers_of
+    from curtainwall.session.standing_answers import decide_project as decide_project
+    from curtainwall.session.standing_answers import fold_project as fold_project
+    from curtainwall.session.standing_answers import scope_of_answer as scope_of_answer
+    from curtainwall.session.standing_answers import standing_answer as standing_answer
+    from curtainwall.session.standing_answers import still_permitted as still_permitted
+    from curtainwall.session.state import SETTLED_KEPT as SETTLED_KEPT
+    from curtainwall.session.state import Phase as Phase
+    from curtainwall.session.state import SessionState as SessionState
+    from curtainwall.session.state import Settled as Settled
+    from curtainwall.session.state import Spent as Spent
+    from curtainwall.session.state import Totals as Totals
+    from curtainwall.session.text import inert as inert
+    from curtainwall.session.text import visible as visible
+    from curtainwall.session.transcript import Transcript as Transcript
+    from curtainwall.session.transcript import TranscriptMessage as TranscriptMessage
+    from curtainwall.session.transcript import TranscriptNote as TranscriptNote
+    from curtainwall.session.transcript import TranscriptTurn as TranscriptTurn
+    from curtainwall.session.transcript import note_of as note_of
+    from curtainwall.session.transcript import transcript as transcript
+    from curtainwall.session.upcast import LIFTS as LIFTS
+    from curtainwall.session.upcast import Lift as Lift
+    from curtainwall.session.upcast import lift as lift
 else:
     __getattr__ = lazy_names(__name__)
-
-__all__ = [
-    "ASKS_KEPT",
-    "DIGESTS_KEPT",
-    "FOLD_VERSION",
-    "LIFTS",
-    "LONGEST_PLAN",
-    "MANY_RESOURCES",
-    "SETTLED_KEPT",
-    "TASK_DONE",
-    "ActiveRules",
-    "BlobCheck",
-    "BreakerLimits",
-    "CallStatus",
-    "Decided",
-    "Diagnostic",
-    "DiagnosticKind",
-    "DiagnosticLog",
-    "Figure",
-    "KeptFold",
-    "Lift",
-    "OpenApproval",
-    "OpenCall",
-    "OpenWork",
-    "Phase",
-    "ProjectState",
-    "Rules",
-    "SessionRules",
-    "SessionState",
-    "Settled",
-    "Since",
-    "Spent",
-    "Totals",
-    "Transcript",
-    "TranscriptMessage",
-    "TranscriptNote",
-    "TranscriptTurn",
-    "Violation",
-    "Whose",
-    "answer_arguments",
-    "apply",
-    "blobs_of",
-    "card_text",
-    "covered",
-    "covers_of",
-    "decide",
-    "decide_by_log",
-    "decide_on",
-    "decide_project",
-    "decode_fold",
-    "diagnose",
-    "draft_after",
-    "encode_fold",
-    "evolve",
-    "figures",
-    "fold",
-    "fold_project",
-    "inert",
-    "is_at_rest",
-    "is_decided_by_log",
-    "label_words",
-    "lift",
-    "logged_bytes",
-    "may_receive",
-    "needs_program",
-    "newest",
-    "note_of",
-    "pending_ask",
-    "posts_of",
-    "refusal_text",
-    "rejection_posts",
-    "remember_ask",
-    "remember_repeat",
-    "replay",
-    "require_no_cycle",
-    "require_short_name",
-    "rules_in_force",
-    "scope_of_answer",
-    "shows_all",
-    "standing_answer",
-    "still_permitted",
-    "table_of",
-    "transcript",
-    "unanswerable",
-    "visible",
-    "with_program",
-]
 
 
 class _Core(ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
         # INVARIANT: a public name is never a module, even if a module of the same name, such as `decide`, was imported first.
-        if name not in __all__ or not isinstance(value, ModuleType):
+        if not isinstance(value, ModuleType) or name not in exports_of(__name__):
             super().__setattr__(name, value)
 
 

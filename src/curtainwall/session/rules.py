@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     # Start-up time: commands that only answer or list judge nothing.
     from curtainwall.policy import Policy
 
-Whose = tuple[Literal["team", "job", "webhook"], str]
+RuleOwner = tuple[Literal["team", "job", "webhook"], str]
 """The owner of a rule file beside the house's: a team, a job or a webhook, by name."""
 
 _TABLES: Final = {"team": "teams", "job": "cron", "webhook": "webhooks.hooks"}
@@ -33,9 +33,9 @@ class Rules:
     logged_bytes: int = 1_000_000_000
     askers: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """Who may ask each team that restricts this."""
-    own_policies: "Mapping[Whose, Policy]" = field(default_factory=dict[Whose, "Policy"])
+    own_policies: "Mapping[RuleOwner, Policy]" = field(default_factory=dict[RuleOwner, "Policy"])
     """For each team, job and webhook with its own rule file: the house's rules together with those of the file."""
-    known: frozenset[Whose] | None = None
+    known: frozenset[RuleOwner] | None = None
     """The configured teams, jobs and webhooks; sessions of any others may do nothing. None disables the check."""
     depth: int = 4
     """How many teams a question may pass through."""
@@ -55,11 +55,11 @@ class Rules:
         """Return the rules of a session of a team, a job or a webhook; a session never belongs to two of these."""
         if not team and not job and not hook:
             return self
-        whose: Whose = ("team", team) if team else ("job", job) if job else ("webhook", hook)
-        policy = self.own_policies.get(whose)
-        if policy is None and self.known is not None and whose not in self.known:
+        owner: RuleOwner = ("team", team) if team else ("job", job) if job else ("webhook", hook)
+        policy = self.own_policies.get(owner)
+        if policy is None and self.known is not None and owner not in self.known:
             # We no longer know whether it had its own rules; without them its sessions would be freer than before.
-            policy = _gone(self.policy, whose)
+            policy = _gone(self.policy, owner)
         return self if policy is None else replace(self, policy=policy)
 
     def of_session(self, opened: SessionOpened | None) -> "Rules":
@@ -101,14 +101,14 @@ class SessionRules:
         return self.in_force().of_session(self.opened).with_project_grants(self.grants)
 
 
-def table_of(whose: Whose) -> str:
+def table_of(owner: RuleOwner) -> str:
     """Return the configuration table of a team, job or webhook."""
-    kind, name = whose
+    kind, name = owner
     return f"{_TABLES[kind]}.{name}"
 
 
-def _gone(policy: "Policy", whose: Whose) -> "Policy":
-    kind, name = whose
+def _gone(policy: "Policy", owner: RuleOwner) -> "Policy":
+    kind, name = owner
     gone = f"{kind} `{name}` is not in the configuration any more, nor are the rules it may have had"
-    words = f"{gone}; put `{table_of(whose)}` back, or begin a new session"
+    words = f"{gone}; put `{table_of(owner)}` back, or begin a new session"
     return judging.closed(policy, RuleId(f"{kind}-gone"), words)

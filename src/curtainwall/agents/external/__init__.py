@@ -1,62 +1,31 @@
 """What all external agents share: parsers for their output, live text, turn limits, and their history from the log."""
 
-from curtainwall.agents.external.history import ExternalHistory
-from curtainwall.agents.external.live_text import LiveText, SaidTooMuch
-from curtainwall.agents.external.reports import (
-    MOST_WORDS,
-    SERVER,
-    Activity,
-    AgentReport,
-    ClaudeOutputParser,
-    ConversationName,
-    ConversationUnknown,
-    JsonEvent,
-    JsonOutputParser,
-    LineSplitter,
-    OutputParser,
-    OwnToolUse,
-    ReportedEnd,
-    ReportedFailure,
-    TextDelta,
-    WholeText,
-    claude_key,
-    is_session_tool,
-    nested,
-    nested_text,
-    parse_event,
-    readable_error,
-)
-from curtainwall.agents.external.session_overview import describe_tools, session_overview
-from curtainwall.agents.external.turn_watch import USED_UP, TurnWatch
-
-__all__ = [
-    "MOST_WORDS",
-    "SERVER",
-    "USED_UP",
-    "Activity",
-    "AgentReport",
-    "ClaudeOutputParser",
-    "ConversationName",
-    "ConversationUnknown",
-    "ExternalHistory",
-    "JsonEvent",
-    "JsonOutputParser",
-    "LineSplitter",
-    "LiveText",
-    "OutputParser",
-    "OwnToolUse",
-    "ReportedEnd",
-    "ReportedFailure",
-    "SaidTooMuch",
-    "TextDelta",
-    "TurnWatch",
-    "WholeText",
-    "claude_key",
-    "describe_tools",
-    "is_session_tool",
-    "nested",
-    "nested_text",
-    "parse_event",
-    "readable_error",
-    "session_overview",
-]
+from curtainwall.agents.external.history import ExternalHistory as ExternalHistory
+from curtainwall.agents.external.live_text import LiveText as LiveText
+from curtainwall.agents.external.live_text import SaidTooMuch as SaidTooMuch
+from curtainwall.agents.external.reports import MOST_WORDS as MOST_WORDS
+from curtainwall.agents.external.reports import SERVER as SERVER
+from curtainwall.agents.external.reports import Activity as Activity
+from curtainwall.agents.external.reports import AgentReport as AgentReport
+from curtainwall.agents.external.reports import ClaudeOutputParser as ClaudeOutputParser
+from curtainwall.agents.external.reports import ConversationName as ConversationName
+from curtainwall.agents.external.reports import ConversationUnknown as ConversationUnknown
+from curtainwall.agents.external.reports import JsonEvent as JsonEvent
+from curtainwall.agents.external.reports import JsonOutputParser as JsonOutputParser
+from curtainwall.agents.external.reports import LineSplitter as LineSplitter
+from curtainwall.agents.external.reports import OutputParser as OutputParser
+from curtainwall.agents.external.reports import OwnToolUse as OwnToolUse
+from curtainwall.agents.external.reports import ReportedEnd as ReportedEnd
+from curtainwall.agents.external.reports import ReportedFailure as ReportedFailure
+from curtainwall.agents.external.reports import TextDelta as TextDelta
+from curtainwall.agents.external.reports import WholeText as WholeText
+from curtainwall.agents.external.reports import claude_key as claude_key
+from curtainwall.agents.external.reports import is_session_tool as is_session_tool
+from curtainwall.agents.external.reports import nested as nested
+from curtainwall.agents.external.reports import nested_text as nested_text
+from curtainwall.agents.external.reports import parse_event as parse_event
+from curtainwall.agents.external.reports import readable_error as readable_error
+from curtainwall.agents.external.session_overview import describe_tools as describe_tools
+from curtainwall.agents.external.session_overview import session_overview as session_overview
+from curtainwall.agents.external.turn_watch import USED_UP as USED_UP
+from curtainwall.agents.external.turn_watch import TurnWatch as TurnWatch

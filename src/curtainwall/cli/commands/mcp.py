@@ -18,10 +18,6 @@ from curtainwall.model import OUTSIDE, CommandRefused
 from curtainwall.operations.open import SessionSpec
 from curtainwall.teams.callers import McpCaller, team_mcp_server, waiting_calls
 
-__all__ = [
-    "mcp",
-]
-
 
 def mcp(
     team: Annotated[str, typer.Option(metavar="NAME", help="the team that asks; left out, nobody")] = "",

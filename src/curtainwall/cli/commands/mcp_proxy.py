@@ -31,10 +31,6 @@ from curtainwall.runtime.gate.waits import OrphanedAsks
 from curtainwall.session import CallStatus, fold, lift
 from curtainwall.tools.mcp_in import McpServer
 
-__all__ = [
-    "mcp_proxy",
-]
-
 _PIECE = 65_536
 _LOOK_AGAIN = 1.0
 _LONGEST_LOOKED_AT = 16 * 1024 * 1024

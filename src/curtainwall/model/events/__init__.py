@@ -3,53 +3,39 @@
 An event is declared in one of the modules here, joins a group there, and is exported by `curtainwall.model`. This file lists only groups.
 """
 
-from curtainwall.model.events.calls import ApprovalEvent, BreakerEvent, CallEvent, GrantEvent
-from curtainwall.model.events.event import Group
-from curtainwall.model.events.life import HouseEvent, LifeEvent, SettingEvent
-from curtainwall.model.events.turns import AgentSpoke, MessageEvent, PeerEvent, SpeechEvent, TextStreamed, TurnEvent
+from curtainwall.model.events.calls import ApprovalEvent as ApprovalEvent
+from curtainwall.model.events.calls import BreakerEvent as BreakerEvent
+from curtainwall.model.events.calls import CallEvent as CallEvent
+from curtainwall.model.events.calls import GrantEvent as GrantEvent
+from curtainwall.model.events.event import Group as Group
+from curtainwall.model.events.life import HouseEvent as HouseEvent
+from curtainwall.model.events.life import LifeEvent as LifeEvent
+from curtainwall.model.events.life import SettingEvent as SettingEvent
+from curtainwall.model.events.turns import AgentSpoke, TextStreamed
+from curtainwall.model.events.turns import MessageEvent as MessageEvent
+from curtainwall.model.events.turns import PeerEvent as PeerEvent
+from curtainwall.model.events.turns import SpeechEvent as SpeechEvent
+from curtainwall.model.events.turns import TurnEvent as TurnEvent
+from curtainwall.model.events.work import BudgetEvent as BudgetEvent
 from curtainwall.model.events.work import (
-    BudgetEvent,
     CompactionSkipped,
-    ConfinedEvent,
-    ContextEvent,
     ContextMeasured,
     ExtensionNoted,
     HistoryCompacted,
     InstructionsPinned,
-    ModelEvent,
     ModelFailed,
     ModelRequested,
     ModelResponded,
-    ProgramEvent,
     ProgramFinished,
     RequestsRefused,
     ToolUsesReported,
-    WorkEvent,
     WorkTimed,
 )
-
-__all__ = [
-    "AnyEvent",
-    "ApprovalEvent",
-    "BreakerEvent",
-    "BudgetEvent",
-    "CallEvent",
-    "ConfinedEvent",
-    "ContextEvent",
-    "GrantEvent",
-    "Group",
-    "HouseEvent",
-    "LifeEvent",
-    "MessageEvent",
-    "ModelEvent",
-    "PeerEvent",
-    "ProgramEvent",
-    "Progress",
-    "SettingEvent",
-    "SpeechEvent",
-    "TurnEvent",
-    "WorkEvent",
-]
+from curtainwall.model.events.work import ConfinedEvent as ConfinedEvent
+from curtainwall.model.events.work import ContextEvent as ContextEvent
+from curtainwall.model.events.work import ModelEvent as ModelEvent
+from curtainwall.model.events.work import ProgramEvent as ProgramEvent
+from curtainwall.model.events.work import WorkEvent as WorkEvent
 
 AnyEvent = (
     LifeEvent

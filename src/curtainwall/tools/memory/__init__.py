@@ -5,23 +5,17 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from curtainwall.tools.memory.notebook import MOST_BYTES, ForgottenNote, MemoryPage, Notebook, NoteMatch, NoteRemoval
-    from curtainwall.tools.memory.notes import DamagedNote, Note, read_notes, render_note
-    from curtainwall.tools.memory.runners import memory_refiners, memory_runners
+    from curtainwall.tools.memory.notebook import MOST_BYTES as MOST_BYTES
+    from curtainwall.tools.memory.notebook import ForgottenNote as ForgottenNote
+    from curtainwall.tools.memory.notebook import MemoryPage as MemoryPage
+    from curtainwall.tools.memory.notebook import Notebook as Notebook
+    from curtainwall.tools.memory.notebook import NoteMatch as NoteMatch
+    from curtainwall.tools.memory.notebook import NoteRemoval as NoteRemoval
+    from curtainwall.tools.memory.notes import DamagedNote as DamagedNote
+    from curtainwall.tools.memory.notes import Note as Note
+    from curtainwall.tools.memory.notes import read_notes as read_notes
+    from curtainwall.tools.memory.notes import render_note as render_note
+    from curtainwall.tools.memory.runners import memory_refiners as memory_refiners
+    from curtainwall.tools.memory.runners import memory_runners as memory_runners
 else:
     __getattr__ = lazy_names(__name__)
-
-__all__ = [
-    "MOST_BYTES",
-    "DamagedNote",
-    "ForgottenNote",
-    "MemoryPage",
-    "Note",
-    "NoteMatch",
-    "NoteRemoval",
-    "Notebook",
-    "memory_refiners",
-    "memory_runners",
-    "read_notes",
-    "render_note",
-]

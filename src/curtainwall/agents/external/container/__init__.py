@@ -1,56 +1,29 @@
 """External agents in containers without a network: adapters, images, the engine, and the agent that runs them."""
 
-from curtainwall.agents.external.container.adapters import Adapter, Adapters, PlainAgent
-from curtainwall.agents.external.container.agent import ContainerAgent
-from curtainwall.agents.external.container.devcontainer import devcontainer_image
-from curtainwall.agents.external.container.engine import RECIPE_LABEL, Engine, engine_socket
-from curtainwall.agents.external.container.fleet import Fleet
-from curtainwall.agents.external.container.images import ImagePins, Images
-from curtainwall.agents.external.container.spec import (
-    EGRESS_SOCKET,
-    TOOLS_SOCKET,
-    ContainerExtras,
-    ContainerFolders,
-    ContainerGone,
-    ContainerLimits,
-    ContainerNetwork,
-    ContainerSockets,
-    EngineMissing,
-    ExtraMount,
-    ForwardedPort,
-    ImageChoice,
-    ImageMissing,
-    ImageUnclear,
-    LentProgram,
-)
-from curtainwall.agents.external.container.turn import ContainerPorts
-
-__all__ = [
-    "EGRESS_SOCKET",
-    "RECIPE_LABEL",
-    "TOOLS_SOCKET",
-    "Adapter",
-    "Adapters",
-    "ContainerAgent",
-    "ContainerExtras",
-    "ContainerFolders",
-    "ContainerGone",
-    "ContainerLimits",
-    "ContainerNetwork",
-    "ContainerPorts",
-    "ContainerSockets",
-    "Engine",
-    "EngineMissing",
-    "ExtraMount",
-    "Fleet",
-    "ForwardedPort",
-    "ImageChoice",
-    "ImageMissing",
-    "ImagePins",
-    "ImageUnclear",
-    "Images",
-    "LentProgram",
-    "PlainAgent",
-    "devcontainer_image",
-    "engine_socket",
-]
+from curtainwall.agents.external.container.adapters import Adapter as Adapter
+from curtainwall.agents.external.container.adapters import Adapters as Adapters
+from curtainwall.agents.external.container.adapters import PlainAgent as PlainAgent
+from curtainwall.agents.external.container.agent import ContainerAgent as ContainerAgent
+from curtainwall.agents.external.container.devcontainer import devcontainer_image as devcontainer_image
+from curtainwall.agents.external.container.engine import RECIPE_LABEL as RECIPE_LABEL
+from curtainwall.agents.external.container.engine import Engine as Engine
+from curtainwall.agents.external.container.engine import engine_socket as engine_socket
+from curtainwall.agents.external.container.fleet import Fleet as Fleet
+from curtainwall.agents.external.container.images import ImagePins as ImagePins
+from curtainwall.agents.external.container.images import Images as Images
+from curtainwall.agents.external.container.spec import EGRESS_SOCKET as EGRESS_SOCKET
+from curtainwall.agents.external.container.spec import TOOLS_SOCKET as TOOLS_SOCKET
+from curtainwall.agents.external.container.spec import ContainerExtras as ContainerExtras
+from curtainwall.agents.external.container.spec import ContainerFolders as ContainerFolders
+from curtainwall.agents.external.container.spec import ContainerGone as ContainerGone
+from curtainwall.agents.external.container.spec import ContainerLimits as ContainerLimits
+from curtainwall.agents.external.container.spec import ContainerNetwork as ContainerNetwork
+from curtainwall.agents.external.container.spec import ContainerSockets as ContainerSockets
+from curtainwall.agents.external.container.spec import EngineMissing as EngineMissing
+from curtainwall.agents.external.container.spec import ExtraMount as ExtraMount
+from curtainwall.agents.external.container.spec import ForwardedPort as ForwardedPort
+from curtainwall.agents.external.container.spec import ImageChoice as ImageChoice
+from curtainwall.agents.external.container.spec import ImageMissing as ImageMissing
+from curtainwall.agents.external.container.spec import ImageUnclear as ImageUnclear
+from curtainwall.agents.external.container.spec import LentProgram as LentProgram
+from curtainwall.agents.external.container.turn import ContainerPorts as ContainerPorts

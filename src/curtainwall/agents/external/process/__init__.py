@@ -1,68 +1,33 @@
 """Claude Code as a confined local process that has only the session's tools; its conversations, and a pool of processes."""
 
-from curtainwall.agents.external.process.agent import ProcessAgent
-from curtainwall.agents.external.process.conversation import (
-    ConversationStatus,
-    ProcessHistory,
-    adoption_event,
-    claim_conversation,
-    conversation_status,
-)
-from curtainwall.agents.external.process.launch import (
-    BETWEEN_TURNS,
-    EGRESS_SOCKET,
-    EXTENSION,
-    TOOLS_SOCKET,
-    AgentCrashed,
-    AgentErred,
-    AgentGarbled,
-    AgentSilent,
-    ConversationTaken,
-    LoginNeeded,
-    NoAnswer,
-    ProcessFolders,
-    ProcessLimits,
-    ProcessNetwork,
-    ProcessSockets,
-    ProgramMissing,
-    WrongVersion,
-    find_claude,
-    process_folders,
-)
-from curtainwall.agents.external.process.packed_state import pack_state
-from curtainwall.agents.external.process.session_process import ProcessPorts
-from curtainwall.agents.external.process.transcripts import StoredConversation, conversations_in, project_slug, transcript_path
-
-__all__ = [
-    "BETWEEN_TURNS",
-    "EGRESS_SOCKET",
-    "EXTENSION",
-    "TOOLS_SOCKET",
-    "AgentCrashed",
-    "AgentErred",
-    "AgentGarbled",
-    "AgentSilent",
-    "ConversationStatus",
-    "ConversationTaken",
-    "LoginNeeded",
-    "NoAnswer",
-    "ProcessAgent",
-    "ProcessFolders",
-    "ProcessHistory",
-    "ProcessLimits",
-    "ProcessNetwork",
-    "ProcessPorts",
-    "ProcessSockets",
-    "ProgramMissing",
-    "StoredConversation",
-    "WrongVersion",
-    "adoption_event",
-    "claim_conversation",
-    "conversation_status",
-    "conversations_in",
-    "find_claude",
-    "pack_state",
-    "process_folders",
-    "project_slug",
-    "transcript_path",
-]
+from curtainwall.agents.external.process.agent import ProcessAgent as ProcessAgent
+from curtainwall.agents.external.process.conversation import ConversationStatus as ConversationStatus
+from curtainwall.agents.external.process.conversation import ProcessHistory as ProcessHistory
+from curtainwall.agents.external.process.conversation import adoption_event as adoption_event
+from curtainwall.agents.external.process.conversation import claim_conversation as claim_conversation
+from curtainwall.agents.external.process.conversation import conversation_status as conversation_status
+from curtainwall.agents.external.process.launch import BETWEEN_TURNS as BETWEEN_TURNS
+from curtainwall.agents.external.process.launch import EGRESS_SOCKET as EGRESS_SOCKET
+from curtainwall.agents.external.process.launch import EXTENSION as EXTENSION
+from curtainwall.agents.external.process.launch import TOOLS_SOCKET as TOOLS_SOCKET
+from curtainwall.agents.external.process.launch import AgentCrashed as AgentCrashed
+from curtainwall.agents.external.process.launch import AgentErred as AgentErred
+from curtainwall.agents.external.process.launch import AgentGarbled as AgentGarbled
+from curtainwall.agents.external.process.launch import AgentSilent as AgentSilent
+from curtainwall.agents.external.process.launch import ConversationTaken as ConversationTaken
+from curtainwall.agents.external.process.launch import LoginNeeded as LoginNeeded
+from curtainwall.agents.external.process.launch import NoAnswer as NoAnswer
+from curtainwall.agents.external.process.launch import ProcessFolders as ProcessFolders
+from curtainwall.agents.external.process.launch import ProcessLimits as ProcessLimits
+from curtainwall.agents.external.process.launch import ProcessNetwork as ProcessNetwork
+from curtainwall.agents.external.process.launch import ProcessSockets as ProcessSockets
+from curtainwall.agents.external.process.launch import ProgramMissing as ProgramMissing
+from curtainwall.agents.external.process.launch import WrongVersion as WrongVersion
+from curtainwall.agents.external.process.launch import find_claude as find_claude
+from curtainwall.agents.external.process.launch import process_folders as process_folders
+from curtainwall.agents.external.process.packed_state import pack_state as pack_state
+from curtainwall.agents.external.process.session_process import ProcessPorts as ProcessPorts
+from curtainwall.agents.external.process.transcripts import StoredConversation as StoredConversation
+from curtainwall.agents.external.process.transcripts import conversations_in as conversations_in
+from curtainwall.agents.external.process.transcripts import project_slug as project_slug
+from curtainwall.agents.external.process.transcripts import transcript_path as transcript_path

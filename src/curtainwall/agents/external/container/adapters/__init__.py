@@ -1,55 +1,28 @@
 """The adapters for agents in containers, by name. Each is pure: it turns a task into a command line, and output lines into reports.
 
-A program that prints plain text needs none of its own: `PlainAgent` is made from the configuration (`agents.NAME.command`).
+A program that prints plain text needs no adapter: `PlainAgent` is built from the configuration (`agents.NAME.command`).
 """
 
-from curtainwall.agents.external import (
-    Activity,
-    AgentReport,
-    ConversationName,
-    ConversationUnknown,
-    JsonOutputParser,
-    OutputParser,
-    ReportedEnd,
-    ReportedFailure,
-    TextDelta,
-    WholeText,
-)
-from curtainwall.agents.external.container.adapters.adapter import (
-    Adapter,
-    AgentLaunch,
-    Task,
-    environment,
-)
-from curtainwall.agents.external.container.adapters.claude_code import ClaudeCode
-from curtainwall.agents.external.container.adapters.codex import Codex
-from curtainwall.agents.external.container.adapters.gemini import Gemini
-from curtainwall.agents.external.container.adapters.opencode import OpenCode
-from curtainwall.agents.external.container.adapters.plain import PlainAgent
+from curtainwall.agents.external import Activity as Activity
+from curtainwall.agents.external import AgentReport as AgentReport
+from curtainwall.agents.external import ConversationName as ConversationName
+from curtainwall.agents.external import ConversationUnknown as ConversationUnknown
+from curtainwall.agents.external import JsonOutputParser as JsonOutputParser
+from curtainwall.agents.external import OutputParser as OutputParser
+from curtainwall.agents.external import ReportedEnd as ReportedEnd
+from curtainwall.agents.external import ReportedFailure as ReportedFailure
+from curtainwall.agents.external import TextDelta as TextDelta
+from curtainwall.agents.external import WholeText as WholeText
+from curtainwall.agents.external.container.adapters.adapter import Adapter as Adapter
+from curtainwall.agents.external.container.adapters.adapter import AgentLaunch as AgentLaunch
+from curtainwall.agents.external.container.adapters.adapter import Task as Task
+from curtainwall.agents.external.container.adapters.adapter import environment as environment
+from curtainwall.agents.external.container.adapters.claude_code import ClaudeCode as ClaudeCode
+from curtainwall.agents.external.container.adapters.codex import Codex as Codex
+from curtainwall.agents.external.container.adapters.gemini import Gemini as Gemini
+from curtainwall.agents.external.container.adapters.opencode import OpenCode as OpenCode
+from curtainwall.agents.external.container.adapters.plain import PlainAgent as PlainAgent
 from curtainwall.model import NotFound
-
-__all__ = [
-    "Activity",
-    "Adapter",
-    "Adapters",
-    "AgentLaunch",
-    "AgentReport",
-    "ClaudeCode",
-    "Codex",
-    "ConversationName",
-    "ConversationUnknown",
-    "Gemini",
-    "JsonOutputParser",
-    "OpenCode",
-    "OutputParser",
-    "PlainAgent",
-    "ReportedEnd",
-    "ReportedFailure",
-    "Task",
-    "TextDelta",
-    "WholeText",
-    "environment",
-]
 
 
 class Adapters:
