@@ -8,8 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from curtainwall.channels.web.pages.timeline import LATEST, Cursor, read_cursor
+from curtainwall.channels.web.pages.audit import EVENT_WORDS
+from curtainwall.channels.web.pages.timeline import KINDS, LATEST, Cursor, read_cursor
 from curtainwall.model import SessionId
+from curtainwall.store.audit.lines import AUDITED
 from tests.support.covers import covers
 from tests.support.webs import CONFIG, Visit, Web, web_at
 
@@ -84,3 +86,8 @@ def test_a_place_is_read_as_it_was_written() -> None:
     place = Cursor("2026-01-01T00:00:00.000Z", "abc1", 7)
     assert read_cursor(str(place)) == place
     assert place < LATEST
+
+
+def test_every_audited_event_has_words_and_is_found_under_one_kind() -> None:
+    assert EVENT_WORDS.keys() == AUDITED
+    assert sorted(name for names in KINDS.values() for name in names) == sorted(AUDITED)

@@ -35,7 +35,7 @@ _CSV = ("at", "session", "name", "seq", "type", "tool", "call", "approval", "bec
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # What people look for comes first, and ids come last.
 _ORDER = {"tool": 0, "resources": 1, "covers": 1, "granted": 2, "ok": 2, "reason": 3, "because": 4, "call": 9, "approval": 8, "grant": 8}
-_WORDS = {
+EVENT_WORDS = {
     "CallRequested": "wanted",
     "CallPermitted": "permitted",
     "CallDenied": "denied",
@@ -57,6 +57,7 @@ _WORDS = {
     "RequestsRefused": "refused by the proxy",
     "ToolUsesReported": "reported by the agent",
 }
+"""The words for each audited event."""
 _HIDDEN = ("seq", "at", "type", "prev", "hash", "digest", "permit", "shown")
 
 
@@ -83,28 +84,28 @@ class AuditFilter:
 class AuditItem:
     """A line as the page shows it; `tool` is the tool of its call, if the page knows it."""
 
-    told: AuditLine
+    entry: AuditLine
     tool: str = ""
 
     @property
     def day(self) -> str:
         """The day, for its heading."""
-        return _local(self.told.at).strftime("%A, %d %B %Y")
+        return _local(self.entry.at).strftime("%A, %d %B %Y")
 
     @property
     def date(self) -> str:
         """The day, as scripts read it."""
-        return _local(self.told.at).strftime("%Y-%m-%d")
+        return _local(self.entry.at).strftime("%Y-%m-%d")
 
     @property
     def clock(self) -> str:
         """The time of that day."""
-        return _local(self.told.at).strftime("%H:%M:%S")
+        return _local(self.entry.at).strftime("%H:%M:%S")
 
     @property
     def tone(self) -> str:
         """How good or bad the news is, as a class of the style sheet."""
-        kind, line = self.told.kind, self.told.line
+        kind, line = self.entry.kind, self.entry.line
         if kind == "ApprovalAnswered":
             return "good" if line.get("granted") is True else "bad"
         if kind == "CallFinished":
@@ -121,12 +122,12 @@ class AuditItem:
     @property
     def words(self) -> str:
         """What happened."""
-        return _WORDS.get(self.told.kind, self.told.kind)
+        return EVENT_WORDS.get(self.entry.kind, self.entry.kind)
 
     @property
     def about(self) -> Sequence[tuple[str, str]]:
         """The remaining fields, each with its name; a boolean is shown by its name alone."""
-        fields = {name: value for name, value in self.told.line.items() if name not in _HIDDEN and value not in ("", [], None)}
+        fields = {name: value for name, value in self.entry.line.items() if name not in _HIDDEN and value not in ("", [], None)}
         if self.tool:
             fields = {"tool": self.tool, **fields}
         return [_fact(name.replace("_", " "), value) for name, value in sorted(fields.items(), key=lambda field: _ORDER.get(field[0], 5))]
