@@ -7,6 +7,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 RUNS   := $(VENV)/.runs
 READY  := $(VENV)/.ready
+HABITS := $(addprefix tests/habits/test_,architecture.py names.py projections.py)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
@@ -27,11 +28,12 @@ run: $(RUNS) ## talk to an agent in a scratch project, offline (TASK="read notes
 test: venv ## run every test (ARGS="tests/habits -k doors" for some)
 	$(BIN)/python -m tests.support.second_look $(ARGS)
 
-check: venv ## format, lint, types and floors: what CI runs before the tests
+check: venv ## format, lint, types, floors and names: what CI runs before the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright --project pyproject.toml --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest --quiet -n 0 $(HABITS)
 
 dist-test: venv ## install the wheel with the lowest and highest dependencies, for each Python here, and use it (ARGS=--short as in CI)
 	scripts/dist-test $(ARGS)
