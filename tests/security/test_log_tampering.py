@@ -21,7 +21,8 @@ from curtainwall.model import Broken, FoldSnapshot, Mode, SessionId, StreamEnd, 
 from curtainwall.runtime import SessionFolds
 from curtainwall.session import FOLD_VERSION, KeptFold, SessionState, encode_fold
 from curtainwall.store.disk.watchers import _names_in
-from tests.support.in_process import Places, Said, opened, read, session_in
+from tests.support.houses import read
+from tests.support.in_process import Places, Said, opened, session_in
 
 Run = Callable[..., Said]
 

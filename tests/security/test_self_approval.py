@@ -18,8 +18,8 @@ from curtainwall.config.loader import parse_config
 from curtainwall.model import AnswerApproval, ApprovalId, CommandRefused, NotAllowed, Role, Who, Workspace, session_stream
 from curtainwall.session import Rules
 from tests.support.given import EVE, RULES, answer, asked, given, read, ready, wish
+from tests.support.houses import read as reading
 from tests.support.in_process import Places, Said, opened, session_in
-from tests.support.in_process import read as reading
 
 Run = Callable[..., Said]
 

@@ -114,11 +114,6 @@ def session_in(workspace: Path, *wishes: CallRequest, **options: Any) -> tuple[S
     return asyncio.run(asyncio.wait_for(work(), 60))
 
 
-def read(path: str | Path) -> CallRequest:
-    """Return the wish to read a file."""
-    return CallRequest(tool="filesystem.read_file", arguments={"path": str(path)})
-
-
 def desk_in(wired: GatedSessions) -> SessionDesk:
     """Return a desk in a process that lets no agent work."""
     surface = DeskPorts(wired.incoming, AgentRegistry(wired.sessions.names.of), lambda _: None, SessionSpec("demo"), None)

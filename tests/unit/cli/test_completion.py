@@ -18,7 +18,8 @@ from curtainwall.compose.setup import load_setup
 from curtainwall.config.agents import LOCAL, SHIPPED
 from curtainwall.host.home import find_home
 from tests.support.covers import covers
-from tests.support.in_process import Places, Said, opened, read, session_in
+from tests.support.houses import read
+from tests.support.in_process import Places, Said, opened, session_in
 
 Run = Callable[..., Said]
 OUTSIDE = read("/etc/hostname")

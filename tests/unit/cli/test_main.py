@@ -22,7 +22,8 @@ from curtainwall.cli.main import COMMANDS
 from curtainwall.cli.screen import paint
 from curtainwall.serve.service import SERVICES
 from tests.support.covers import covers
-from tests.support.in_process import Places, Said, read, session_in
+from tests.support.houses import read
+from tests.support.in_process import Places, Said, session_in
 from tests.support.repository import ROOT
 
 Run = Callable[..., Said]

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.covers import covers
-from tests.support.in_process import Places, read, session_in
+from tests.support.houses import read
+from tests.support.in_process import Places, session_in
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 LOOKS = (("sessions", "list"), ("approvals", "list"), ("grants", "list"), ("audit", "verify"))

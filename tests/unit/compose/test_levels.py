@@ -17,7 +17,8 @@ from curtainwall.model import MessageId, Post, SendMessage, session_stream
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
-from tests.support.in_process import Places, Said, read, session_in
+from tests.support.houses import read
+from tests.support.in_process import Places, Said, session_in
 
 Run = Callable[..., Said]
 

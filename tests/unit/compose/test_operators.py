@@ -5,7 +5,8 @@ from collections.abc import Callable
 from curtainwall.host.user import local_user
 from curtainwall.model import Route
 from tests.support.covers import covers
-from tests.support.in_process import Places, Said, read, session_in
+from tests.support.houses import read
+from tests.support.in_process import Places, Said, session_in
 
 Run = Callable[..., Said]
 

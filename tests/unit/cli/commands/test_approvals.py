@@ -14,7 +14,8 @@ from curtainwall.compose.gate import open_gate
 from curtainwall.compose.setup import load_setup
 from curtainwall.host.files.tail import last_lines, lines_as_they_come
 from tests.support.covers import covers
-from tests.support.in_process import Places, Said, read, session_in
+from tests.support.houses import read
+from tests.support.in_process import Places, Said, session_in
 from tests.support.many_asks import ask_often
 
 Run = Callable[..., Said]

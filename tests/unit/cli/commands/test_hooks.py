@@ -17,7 +17,8 @@ from curtainwall.config.loader import parse_config
 from curtainwall.model import CloseSession, CommandRefused, Effect, ExtensionNoted, MessageAccepted, session_stream
 from tests.support.covers import covers
 from tests.support.hooking import command, shell, told
-from tests.support.in_process import Places, Said, opened, read, session_in
+from tests.support.houses import read
+from tests.support.in_process import Places, Said, opened, session_in
 
 Run = Callable[..., Said]
 

@@ -48,7 +48,8 @@ from curtainwall.runtime import SystemClock
 from curtainwall.store import MemoryStore
 from curtainwall.store.memory import MemoryLog
 from tests.support.covers import covers
-from tests.support.in_process import Places, Said, opened, read, session_in
+from tests.support.houses import read
+from tests.support.in_process import Places, Said, opened, session_in
 
 Run = Callable[..., Said]
 OUTSIDE = read("/etc/hostname")
