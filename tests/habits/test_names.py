@@ -1,4 +1,4 @@
-"""Names of classes and functions: each public class name once, and the words of the field in place of words of our own."""
+"""Names: each public class name once, and the words of the field in place of words of our own, for locals and attributes too."""
 
 import ast
 import re
@@ -13,6 +13,9 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 BANNED = frozenset({"told", "heard", "hearing", "whoever", "wish", "wishes", "wished", "staying", "valuing"})
 """Words that name what was done to a thing, or that only this project would use, in place of what the thing is."""
+
+DONE_TO = frozenset({"said", "found"})
+"""As the whole name of a variable, these say what was done to a value and not what it is."""
 
 FOG = ("Manager", "Handler", "Helper", "Util", "Utils", "Orchestrator", "Data", "Info", "Impl", "Base")
 """Not `Context`, which is what a model is given here, nor `Engine`, which is Docker's own name."""
@@ -44,10 +47,19 @@ def test_names_are_words_of_the_field(module: Path) -> None:
         ("class Wish: ...", "Wish"),
         ("class TeamTold: ...", "TeamTold"),
         ("class A:\n    async def _hearing(self): ...", "_hearing"),
+        ("is_told = True", "is_told"),
+        ("def f(wish): ...", "wish"),
+        ("self.heard_at = 1", "heard_at"),
+        ("match it:\n    case str() as said: ...", "said"),
+        ("for found in (): ...", "found"),
     ],
 )
 def test_the_scan_finds_what_it_is_for(code: str, name: str) -> None:
     assert list(_in_dialect(code)) == [name]
+
+
+def test_the_scan_lets_usual_words_pass() -> None:
+    assert list(_in_dialect("NOT_FOUND = 404\nseen = find(message, wanted)\nreply.text = told.text")) == []
 
 
 def _public_classes(text: str) -> Iterator[str]:
@@ -57,7 +69,9 @@ def _public_classes(text: str) -> Iterator[str]:
 
 
 def _in_dialect(text: str) -> Iterator[str]:
-    return (name for name in _defined(ast.parse(text)) if not BANNED.isdisjoint(_words(name)) or _words(name)[:1] == ["see"])
+    tree = ast.parse(text)
+    yield from (name for name in _defined(tree) if not BANNED.isdisjoint(_words(name)) or _words(name)[:1] == ["see"])
+    yield from (name for name in _variables(tree) if not BANNED.isdisjoint(_words(name)) or name in DONE_TO)
 
 
 def _words(name: str) -> list[str]:
@@ -70,3 +84,15 @@ def _defined(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
+
+
+def _variables(tree: ast.AST) -> Iterator[str]:
+    """Yield the name of every variable, parameter and attribute where it gets a value."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case ast.arg(arg=name) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+            case _:
+                pass

@@ -25,7 +25,7 @@ def project(tmp_path: Path) -> Iterator[Path]:
 
 
 def _still_there(project: Path) -> list[str]:
-    return sorted(path.removeprefix(f"{project}/") for path in find_later(str(project)).found)
+    return sorted(path.removeprefix(f"{project}/") for path in find_later(str(project)).likenesses)
 
 
 def test_a_name_as_long_as_names_can_be_is_taken_back(project: Path) -> None:

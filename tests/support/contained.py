@@ -81,12 +81,12 @@ class Contained(Rig):
     async def becomes(self, session: SessionId, wanted: str) -> None:
         """Wait until the engine says so of a session's container; one that is removed is `gone`."""
         async with asyncio.timeout(60):
-            while wanted not in ([each.state for each in await self.engine.found(session)] or ["gone"]):  # noqa: ASYNC110 - seen from outside
+            while wanted not in ([each.state for each in await self.engine.list_containers(session)] or ["gone"]):  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.02)
 
     async def container(self, session: SessionId) -> str:
         """Return the id of a session's container."""
-        return (await self.engine.found(session))[0].id
+        return (await self.engine.list_containers(session))[0].id
 
     async def inspect(self, session: SessionId) -> dict[str, Any]:
         """Return what the engine's own client says of a session's container."""

@@ -102,7 +102,7 @@ def servers_at(
     """Return servers whose files are in a directory of the test's."""
     for name in ("logs", "servers"):
         (root / name).mkdir(exist_ok=True)
-    grounds = SupervisorGrounds(LaunchMachine(str(root / "home"), never, ways=ways), Masker(b"k" * 32), root / "logs", root / "servers")
+    grounds = SupervisorGrounds(LaunchMachine(str(root / "home"), never, network=ways), Masker(b"k" * 32), root / "logs", root / "servers")
     return Servers(specs, Reviews(root / "servers"), grounds, feed)
 
 

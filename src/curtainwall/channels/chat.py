@@ -72,7 +72,7 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class ChatPorts:
-    """What a chat receives from the runtime."""
+    """The parts of the runtime that a chat uses."""
 
     line: ChannelPorts
     places: Places
@@ -111,7 +111,7 @@ class Chat:
         except CommandRefused as refusal:
             reply = ChatReply((plain_line(str(refusal)),), refused=True)
         except Undecided as pending:
-            # The message is stored under its id, or its author is told otherwise; it must not be delivered again.
+            # The message is stored under its id, or its author gets an error; it must not be delivered again.
             reply = ChatReply((plain_line(str(pending)),))
         received = [*self._received_at(reference), message][-_REMEMBERED:]
         await self._ports.marks.set(self.channel, {f"heard {reference}": json.dumps(received)})
@@ -214,7 +214,7 @@ class Chat:
                 return None
 
     async def _move(self, reference: str, session: SessionId, who: Who, before: SessionId) -> None:
-        """Continue in another session, without repeating what was said there before."""
+        """Continue in another session, without repeating its earlier messages."""
         end = self._ports.line.feed.head(session_stream(session))
         await self._ports.marks.set(self.channel, {_cursor(reference, session): str(end)})
         await self._ports.places.move(self.place(reference), session, who, before)

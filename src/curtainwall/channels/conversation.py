@@ -1,4 +1,4 @@
-"""A conversation as text: what was said in a session, including before a fork, and the agent's message that is still streaming."""
+"""A conversation as text: a session's messages, including those from before a fork, and the message that is still streaming."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

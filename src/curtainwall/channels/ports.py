@@ -1,4 +1,4 @@
-"""What every text channel receives: the desk, the feed, live text, and the clock."""
+"""The ports of every text channel: the desk, the feed, live text, and the clock."""
 
 from dataclasses import dataclass
 

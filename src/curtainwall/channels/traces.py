@@ -105,7 +105,7 @@ class SpanSink(Protocol):
 
 @dataclass(slots=True)
 class _Session:
-    """What is known of a session, and what is open in it."""
+    """A session's known attributes and its open operations."""
 
     id: SessionId
     agent: str = ""
@@ -129,7 +129,7 @@ def provider_and_model(name: str) -> tuple[str, str]:
 class Traces:
     """The service that follows the feed and reports what happens after its start.
 
-    What an earlier process began and did not end was never reported by it, so it is reported here from its beginning.
+    Operations that an earlier process began and did not end were never reported by it, so they are reported here from their start.
     """
 
     name = "telemetry"
@@ -247,7 +247,7 @@ class _Event:
             case CallPermitted():
                 self._judge(event.call, event.verdict.because, Effect.ALLOW)
                 if (call := self.session.calls.get(event.call)) is not None:
-                    # What a human took to answer is the ask's time, and not the tool's.
+                    # The time that a human took to answer belongs to the ask and not to the tool.
                     call.start = event.at
             case CallDenied():
                 self._judge(event.call, event.verdict.because, Effect.DENY)
@@ -409,6 +409,6 @@ def _keep(open_: dict[str, Operation], name: str, operation: Operation) -> None:
     if len(open_) >= _MOST_OPEN:
         # The oldest was never ended.
         del open_[next(iter(open_))]
-    # A turn that goes on under its old name is the latest one.
+    # A turn that continues under its old name is the latest one.
     open_.pop(name, None)
     open_[name] = operation

@@ -83,7 +83,7 @@ _LONGEST_MEANING = 60
 
 
 class ParameterSpec(TypedDict):
-    """What an option or argument takes: one of several words, or a kind of value; None for a flag."""
+    """The values of an option or argument: one of several words, or a kind of value; None for a flag."""
 
     takes: str | list[str] | None
     about: str

@@ -1,4 +1,4 @@
-"""The options of the program itself, which may stand before or after its command. Commands are imported later than these are needed."""
+"""The options of the program itself, before or after its command. They are needed before the commands are imported."""
 
 import os
 from collections.abc import Sequence

@@ -152,7 +152,7 @@ def _placeholder() -> None:
 
 
 class _Complaint(NamedTuple):
-    """What is said about an error, and the exit code."""
+    """The message for an error, and the exit code."""
 
     message: str
     code: int = FAILED

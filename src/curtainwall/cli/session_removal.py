@@ -66,7 +66,7 @@ def clean(
     rows = [row for row in old if not row.pending]
     kept = [Removal(row.session, f"it has {counted(row.pending, 'open approval')}") for row in old if row.pending]
     if dry_run or not rows:
-        _report([*kept, *(Removal(row.session, None, f"{row.name}, changed {when(row.changed)}") for row in rows)], output, only_said=True)
+        _report([*kept, *(Removal(row.session, None, f"{row.name}, changed {when(row.changed)}") for row in rows)], output, dry_run=True)
         return
     _confirm_deleting(rows, yes=yes)
     _report([*kept, *asyncio.run(_remove(rows))], output, kept_is_fine=True)
@@ -112,19 +112,19 @@ def _report_aside(removals: "Sequence[Removal]") -> None:
             )
 
 
-def _report(removals: "list[Removal]", output: Output, *, only_said: bool = False, kept_is_fine: bool = False) -> None:
+def _report(removals: "list[Removal]", output: Output, *, dry_run: bool = False, kept_is_fine: bool = False) -> None:
     _report_aside(removals)
     gone = [removal for removal in removals if removal.why_not is None]
     kept = [removal for removal in removals if removal.why_not is not None]
     if output is Output.JSON:
         stay = [{"session": it.session, "why": it.why_not} for it in kept]
-        show_json({"would_delete" if only_said else "deleted": [it.session for it in gone], "kept": stay})
+        show_json({"would_delete" if dry_run else "deleted": [it.session for it in gone], "kept": stay})
     else:
         for it in gone:
-            show(f"{'would delete' if only_said else 'deleted'} {it.session}{f' ({inert(it.about)})' if it.about else ''}")
+            show(f"{'would delete' if dry_run else 'deleted'} {it.session}{f' ({inert(it.about)})' if it.about else ''}")
         for it in kept:
             note(f"kept {it.session}: {inert(it.why_not or '')}")
         if not removals:
             hint("there is nothing to delete")
-    if kept and not (only_said or kept_is_fine):
+    if kept and not (dry_run or kept_is_fine):
         raise typer.Exit(1)

@@ -82,10 +82,10 @@ def _expanded(path: Path, name: str, project: str, environ: Mapping[str, str]) -
 
     def value(match: re.Match[str]) -> str:
         variable = match[1] or match[3]
-        found = environ.get(variable) or match[2]
-        if found is None:
+        content = environ.get(variable) or match[2]
+        if content is None:
             missing.append(variable)
-        return found or ""
+        return content or ""
 
     expanded = _VARIABLE.sub(value, project)
     if missing:

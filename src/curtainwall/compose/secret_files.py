@@ -27,7 +27,7 @@ def secrets_in(workspace: str, most: int = MOST_NAMES) -> NamedFiles:
 
 def may_read(workspace: str, secrets: NamedFiles) -> Mapping[str, str]:
     """Return the paths that count as read by anything that runs in a workspace, with a description each; a few represent all."""
-    reads = {path: path for path in [*secrets.found.values()][:_FEW]}
+    reads = {path: path for path in [*secrets.paths.values()][:_FEW]}
     if secrets.missed:
         # INVARIANT: what could not be searched counts as a secret. Otherwise a secret behind enough other files would go unlabelled.
         reads.setdefault(f"{workspace}/.env", f"{workspace}, which cannot be looked through for secrets: {secrets.missed}")
@@ -57,7 +57,7 @@ class SecretReads:
         """Add to a command the secrets in its workspace."""
         root = place.workspace.path
         secrets = self._known.get(root)
-        if secrets is None or not (secrets.missed or all(map(os.path.lexists, secrets.found.values()))):
+        if secrets is None or not (secrets.missed or all(map(os.path.lexists, secrets.paths.values()))):
             secrets = secrets_in(root)
             self._remember(root, secrets)
         return _with_reads(prepared, may_read(root, secrets))
@@ -66,7 +66,7 @@ class SecretReads:
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
         # If there are none now, there may be some before the next command.
-        if secrets.found or secrets.missed:
+        if secrets.paths or secrets.missed:
             self._known[root] = secrets
 
 

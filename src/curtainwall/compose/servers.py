@@ -83,14 +83,14 @@ def open_servers(
     masker: "Masker",
     protection: "Protection",
     feed: "Feed | None" = None,
-    ways: "ServerNetwork | None" = None,
+    network: "ServerNetwork | None" = None,
     shares: "Shares | None" = None,
 ) -> "Servers":
     """Return the servers on this machine, which end with their sessions. Starts none; the caller must close them."""
     # Start-up time: listing tools starts no server.
     from curtainwall.tools.servers import LaunchMachine, Reviews, Servers, SupervisorGrounds
 
-    machine = LaunchMachine(user_homes()[0], (*protection.never, str(home.root)), ways=ways, shares=shares)
+    machine = LaunchMachine(user_homes()[0], (*protection.never, str(home.root)), network=network, shares=shares)
     grounds = SupervisorGrounds(machine, masker, home.root / "logs", home.root / "servers")
     return Servers(specs, Reviews(home.root / "servers"), grounds, feed)
 

@@ -152,11 +152,11 @@ def _warn_once(warn: Warn) -> None:
     """Replace the SDK's messages, one for each attempt, by one warning."""
 
     class FirstFault(logging.Handler):
-        is_told = False
+        has_warned = False
 
         def emit(self, record: logging.LogRecord) -> None:
-            if not self.is_told:
-                self.is_told = True
+            if not self.has_warned:
+                self.has_warned = True
                 warn(f"telemetry cannot be exported, and the program goes on without it: {record.getMessage()[:300]}")
 
     logger = logging.getLogger("opentelemetry")

@@ -25,7 +25,7 @@ _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class NamedFiles:
     """The first file of each wanted name; `missed` says why there may be others, or is empty."""
 
-    found: Mapping[str, str]
+    paths: Mapping[str, str]
     missed: str = ""
 
 
@@ -47,7 +47,7 @@ def find_named(root: str, is_wanted: Callable[[str], bool], most: int = MOST_NAM
                 if remaining < 0:
                     return NamedFiles(paths, f"it holds more than {most:,} names")
         except (PermissionError, FileNotFoundError, NotADirectoryError):
-            # What we cannot open, nobody can open through us; and what is gone does not matter.
+            # A file that we cannot open cannot be read through us either, and one that is gone does not matter.
             continue
         except OSError as fault:
             missed = f"not all of it can be read ({os.strerror(fault.errno or 0).lower()})"

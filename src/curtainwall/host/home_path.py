@@ -17,11 +17,11 @@ def home_path(environ: Mapping[str, str] = os.environ) -> Path:
     path = environ.get(VARIABLE) or _default(environ)
     if "\0" in path:
         raise _broken(f"{VARIABLE} holds a NUL")
-    found = os.path.expanduser(path)
-    if found.startswith("~"):
+    expanded = os.path.expanduser(path)
+    if expanded.startswith("~"):
         # Neither HOME nor the account says where `~` is, as for a user id without an account in a container.
         raise _broken(f"`{path}` cannot be found, because HOME is not set; set {VARIABLE} to a directory of your own")
-    return Path(found)
+    return Path(expanded)
 
 
 def default_homes(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What programs hand over: checked strictly, so that a mistake is a `CurtainwallError` that names the argument."""
+"""Checks the arguments of programs strictly, so that a mistake is a `CurtainwallError` that names the argument."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What happens in a session right now, for programs: text as it arrives, calls, asks, the context, turns and diagnostics."""
+"""The live events of a session, for programs: text as it arrives, calls, asks, the context, turns and diagnostics."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
@@ -57,7 +57,7 @@ class LiveSpeech:
 
 @dataclass(frozen=True, slots=True)
 class LiveActivity:
-    """What the agent is doing besides, or what failed and is tried again; it is not in the log."""
+    """The agent's current activity, or a failure that is retried; it is not in the log."""
 
     text: str
     is_retry: bool = False
@@ -111,7 +111,7 @@ LiveEvent = LiveSpeech | LiveActivity | LiveTool | LiveAsk | LiveContext | LiveT
 """Something that happens in a session."""
 
 LiveUpdate = tuple[int, tuple[LiveEvent, ...]]
-"""What an entry of the log means to a program, and the number of the entry; 0 for what is not in the log."""
+"""The events of one entry of the log, after the entry's number; the number is 0 for events that are not in the log."""
 
 
 class LiveView:

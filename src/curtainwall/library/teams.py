@@ -51,7 +51,7 @@ class TeamReply:
     fault: str = ""
     """The name of the error, such as `AgentSilent` (docs/process-agents.md); the text describes it."""
     partial: str = ""
-    """What the team's agent had said before it failed or was interrupted."""
+    """The text of the team's agent from before it failed or was interrupted."""
     approvals: tuple[str, ...] = ()
     """The approvals that a human has to answer before the team continues, if the reply is `waiting`."""
     exhausted: tuple[str, ...] = ()
@@ -117,11 +117,11 @@ class Teams:
         await self._call("fork", _arguments(team=team, newThread=new_thread, thread=thread))
 
     async def compact(self, team: str, instructions: str = "", *, thread: str = "") -> None:
-        """Ask for a summary in place of the older messages; whoever works for the team makes it."""
+        """Ask for a summary in place of the older messages; the process that works for the team makes it."""
         await self._call("compact", _arguments(team=team, instructions=instructions, thread=thread))
 
     async def wake(self, team: str, *, thread: str = "") -> str:
-        """Get the team's agent ready in the process that works for the teams, and return what came of it."""
+        """Get the team's agent ready in the process that works for the teams, and return the outcome."""
         if self._turns is None and not self._has_keeper:
             raise CommandRefused("no process works for the teams, so no agent can be got ready; `curtainwall serve` does")
         return str((await self._call("wake", _arguments(team=team, thread=thread)))["status"])

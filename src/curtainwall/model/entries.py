@@ -45,20 +45,20 @@ def decode_event(kind: str, payload: bytes) -> AnyEvent:
 
 
 def _reader(kind: str) -> Callable[[bytes], AnyEvent]:
-    found = _EVENTS.get(kind)
-    if found is None:
+    event_type = _EVENTS.get(kind)
+    if event_type is None:
         raise Broken(f"unknown event type `{kind}`: this log was written by a newer version")
     # Building the class replaces its validator, so that has to happen before we keep a method of it.
-    found.model_rebuild()
-    read: Callable[[bytes], AnyEvent] = found.__pydantic_validator__.validate_json
+    event_type.model_rebuild()
+    read: Callable[[bytes], AnyEvent] = event_type.__pydantic_validator__.validate_json
     _readers[kind] = read
     return read
 
 
 def version_of(kind: str) -> int | None:
     """Return the version in which this program writes an event type, or None for an unknown type."""
-    found = _EVENTS.get(kind)
-    return found.VERSION if found else None
+    event_type = _EVENTS.get(kind)
+    return event_type.VERSION if event_type else None
 
 
 def encode_command(command: AnyCommand) -> tuple[str, bytes]:
@@ -68,11 +68,11 @@ def encode_command(command: AnyCommand) -> tuple[str, bytes]:
 
 def decode_command(kind: str, payload: bytes) -> AnyCommand:
     """Return the command that a payload holds."""
-    found = _COMMANDS.get(kind)
-    if found is None:
+    command_type = _COMMANDS.get(kind)
+    if command_type is None:
         raise Broken(f"unknown command `{kind}`")
     try:
-        return found.model_validate_json(payload)
+        return command_type.model_validate_json(payload)
     except ValidationError as error:
         raise Broken(f"damaged command `{kind}`: {_first(error)}") from None
 

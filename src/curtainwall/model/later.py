@@ -182,10 +182,10 @@ class HeldFile(Frozen):
     """The previous file was put back in its place."""
 
 
-def held_noted(files: Sequence[HeldFile], at: Millis, *, is_told: bool = False) -> ExtensionNoted:
-    """Return the event that records files that were set aside; with `is_told`, people were notified by other means."""
+def held_noted(files: Sequence[HeldFile], at: Millis, *, is_reported: bool = False) -> ExtensionNoted:
+    """Return the event that records files that were set aside; with `is_reported`, people were notified by other means."""
     listed: list[JsonValue] = [file.model_dump(mode="json") for file in files]
-    return ExtensionNoted(at=at, extension=HELD, data={"files": listed, "told": is_told})
+    return ExtensionNoted(at=at, extension=HELD, data={"files": listed, "told": is_reported})
 
 
 def held_files(event: AnyEvent, *, unreported: bool = False) -> tuple[HeldFile, ...]:

@@ -201,11 +201,11 @@ def is_beneath(path: str, root: str) -> bool:
 
 def ancestors(path: str) -> tuple[str, ...]:
     """Return every directory above a canonical path, the nearest first, without the path itself."""
-    found: list[str] = []
+    directories: list[str] = []
     while path != "/":
         path = path.rpartition("/")[0] or "/"
-        found.append(path)
-    return tuple(found)
+        directories.append(path)
+    return tuple(directories)
 
 
 _LEFTWARD: Final = frozenset(("R", "AL", "AN"))

@@ -1,4 +1,4 @@
-"""What a screen shows of a session, from its events: what runs, what waits, which files changed. No decision depends on it."""
+"""The activity of a session for screens, folded from its events: running and waiting work, changed files. No decision depends on it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

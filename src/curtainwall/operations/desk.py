@@ -113,7 +113,7 @@ class AgentChecks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeskPorts:
-    """What a desk needs besides the sessions themselves."""
+    """The parts that a desk uses besides the sessions themselves."""
 
     incoming: IncomingMessages
     agents: AgentChecks

@@ -76,7 +76,7 @@ class SessionSpec:
     channel: str = ""
     """The channel where its people talk; if empty, the channel of the person who opens it."""
     instructions: str = ""
-    """What the built-in agent is told besides its task, as a file in the session's own workspace."""
+    """Instructions for the built-in agent besides the task, as a file in the session's own workspace."""
 
 
 async def open_new(sessions: Sessions, spec: SessionSpec, by: Who, session: SessionId | None = None) -> SessionId:

@@ -10,7 +10,7 @@ from curtainwall.model import CommandRefused, Limits, NotFound, Route, SessionId
 from curtainwall.session import Rules
 
 if TYPE_CHECKING:
-    # Start-up time: whoever only judges a call opens no sessions.
+    # Start-up time: commands that only judge a call open no sessions.
     from curtainwall.model import Log
     from curtainwall.policy import Protection
     from curtainwall.runtime import HomeStores, SessionRegistry
@@ -27,7 +27,7 @@ class AgentNames:
     def of(self, session: SessionId) -> str:
         """Return the name of a session's agent; raise `NotFound`."""
         if session not in self._agents:
-            # Start-up time: whoever only judges a call reads no log.
+            # Start-up time: commands that only judge a call read no log.
             from curtainwall.session import lift
 
             first = self._log.read(session_stream(session), limit=1)

@@ -72,7 +72,7 @@ def needs(rule: Expr) -> tuple[tuple[str, ...], tuple[str, ...]]:
     pending = [condition["body"] for condition in conditions if condition["kind"] == "when"]
     while pending:
         node = cast("dict[str, object]", pending.pop())
-        # What is in an alternative or under a `not` need not be true.
+        # Conditions inside an alternative or a `not` need not be true.
         if "&&" in node:
             pending.extend(cast("dict[str, object]", node["&&"]).values())
         elif node.keys() & {"contains", "containsAll"}:
@@ -124,7 +124,7 @@ def _nodes(rule: Expr) -> Iterator[dict[str, object]]:
 
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_.+@-]+")
-# What a shell removes from a word before it looks for a program with that name.
+# The characters that a shell removes from a word before it looks for a program with that name.
 _REMOVED_BY_SHELL: Final = re.compile(r"\\\n|[\\'\"]|\$[@*]")
 _NAME_TYPES: Final = frozenset({"Program", "Command"})
 

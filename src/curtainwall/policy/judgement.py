@@ -212,7 +212,7 @@ def _read_whole(tool: str, resource: Resource, facts: SessionFacts) -> tuple[str
     if role is Role.READ_PATH and isinstance(resource.facts, PathFacts) and resource.facts.whole:
         # A tool server may read anything in a directory that it is given.
         return (resource.value,)
-    # What is moved away can be read elsewhere, under a name that no rule knows.
+    # Moved files can be read elsewhere, under names that no rule knows.
     return (resource.value,) if role is Role.DELETE_PATH else ()
 
 

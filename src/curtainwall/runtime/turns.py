@@ -173,7 +173,7 @@ class Turns:
                         if await self._has_ended(actor):
                             return
                         while await self._step(session, actor, presence):
-                            # What the step itself wrote is not news: the next step looks at it anyway.
+                            # Events of this step are not news: the next step looks at them anyway.
                             woken.clear()
                         # It may have been closed in the meantime, and nothing would wake us again.
                         if await self._has_ended(actor):

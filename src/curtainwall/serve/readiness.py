@@ -1,4 +1,4 @@
-"""Tells the service manager how `serve` is: ready, stopping, alive. Speaks systemd's protocol and needs none of its libraries."""
+"""Notifies the service manager that `serve` is ready, alive or stopping, in systemd's protocol but without its libraries."""
 
 import asyncio
 import os

@@ -9,8 +9,7 @@ from typing import Protocol, cast
 
 from curtainwall.agents.builtin import LanguageModel
 from curtainwall.channels.asks.board import Board, WhoMay
-from curtainwall.channels.chat import Chat
-from curtainwall.channels.chat import ChatPorts as ChatHouse
+from curtainwall.channels.chat import Chat, ChatPorts
 from curtainwall.channels.measures import Measures
 from curtainwall.channels.plain import counted
 from curtainwall.channels.ports import ChannelPorts
@@ -104,7 +103,7 @@ class Serving:
 
     @property
     def marks(self) -> Marks:
-        """What channels remember."""
+        """The channels' memory."""
         return self.wired.store.marks
 
     @property
@@ -114,7 +113,7 @@ class Serving:
 
     def chat(self, channel: str) -> Chat:
         """Return the chat of a text channel."""
-        return Chat(channel, ChatHouse(self.line, self.places, self.marks, self.board, self._log_places))
+        return Chat(channel, ChatPorts(self.line, self.places, self.marks, self.board, self._log_places))
 
     def _log_places(self, session: SessionId) -> tuple[str, ...]:
         home = self.wired.setup.home

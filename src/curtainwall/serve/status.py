@@ -1,4 +1,4 @@
-"""How the served home is right now; and `/health` and `/metrics` by themselves, on this machine alone, where no web shows them."""
+"""The state of the served home; and a loopback server for `/health` and `/metrics`, used if the web pages are not served."""
 
 import os
 import resource
@@ -80,10 +80,10 @@ class StatusPages:
 
         guard = Middleware(TrustedHostMiddleware, allowed_hosts=[_HERE, "localhost"])
         pages = Starlette(routes=status_routes(lambda: health_of(self._serving), self._serving.measures), middleware=[guard])
-        ear = listen(_HERE, self._port, "serve.status-port")
+        listener = listen(_HERE, self._port, "serve.status-port")
         self._serving.book.say(f"health is at http://{_HERE}:{self._port}/health, metrics beside it", service=self.name)
-        await serve_pages(pages, ear)
+        await serve_pages(pages, listener)
 
     def health(self) -> str:
-        """Return nothing: whoever can read the answer has it from here."""
+        """Return nothing, because the report itself is the answer."""
         return ""

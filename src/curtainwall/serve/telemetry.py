@@ -7,7 +7,7 @@ from curtainwall.serve.service import Serving
 from curtainwall.serve.supervisor import Service
 
 SECTIONS = frozenset[str]()
-"""A change of the configuration must not restart it: it would report again what it has reported."""
+"""A change of the configuration must not restart it, because it would report everything again."""
 
 
 def services(serving: Serving) -> Iterable[Service]:

@@ -109,9 +109,9 @@ def revoke(state: SessionState, command: RevokeGrant, rules: Rules, moment: Mome
 
 
 def _open(state: SessionState, approval: ApprovalId) -> OpenApproval:
-    found = state.approvals.get(approval)
-    if found is not None:
-        return found
+    open_approval = state.approvals.get(approval)
+    if open_approval is not None:
+        return open_approval
     settled = state.settled.get(approval)
     if settled is None:
         raise NotFound(f"there is no approval `{approval}` in this session")

@@ -302,10 +302,10 @@ def _followed(events: tuple[AnyEvent, ...], joined: tuple[CallId, ...]) -> list[
 
 
 def _open(state: SessionState, call: CallId) -> OpenCall:
-    found = state.calls.get(call)
-    if found is None:
+    open_call = state.calls.get(call)
+    if open_call is None:
         raise NotFound(f"there is no open call `{call}`")
-    return found
+    return open_call
 
 
 def _within_budget(state: SessionState, call: CallId, rules: Rules, moment: Moment) -> None:
@@ -319,7 +319,7 @@ def _within_budget(state: SessionState, call: CallId, rules: Rules, moment: Mome
 
 def _free_id(case: _Case) -> ApprovalId:
     for attempt in range(100):
-        found = case.moment.approval_id(f"{case.call}:{attempt}")
-        if found not in case.state.approvals and found not in case.state.settled:
-            return found
+        approval = case.moment.approval_id(f"{case.call}:{attempt}")
+        if approval not in case.state.approvals and approval not in case.state.settled:
+            return approval
     raise CommandRefused("no free approval id")

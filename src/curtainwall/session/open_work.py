@@ -111,15 +111,15 @@ class OpenWork:
 
     def is_asked(self, call: CallId) -> bool:
         """Tell whether a call waits for a human's answer."""
-        found = self.calls.get(call)
-        return found is not None and found.standing is CallStatus.ASKED and found.approval in self.approvals
+        open_call = self.calls.get(call)
+        return open_call is not None and open_call.standing is CallStatus.ASKED and open_call.approval in self.approvals
 
     def is_granted(self, call: CallId) -> bool:
         """Tell whether a call, or the one it joined, was granted, and the call itself has not run."""
-        found = self.calls.get(call)
-        if found is None or found.approval is None:
+        open_call = self.calls.get(call)
+        if open_call is None or open_call.approval is None:
             return False
-        return found.standing is CallStatus.ANSWERED or (found.standing is CallStatus.ASKED and found.approval in self.firsts())
+        return open_call.standing is CallStatus.ANSWERED or (open_call.standing is CallStatus.ASKED and open_call.approval in self.firsts())
 
     def firsts(self) -> Mapping[ApprovalId, CallId]:
         """Return, for each approval, the call whose outcome the joined calls will share, while that call is answered or permitted."""
@@ -211,9 +211,9 @@ def without(held: Mapping[K, V], key: K) -> Mapping[K, V]:
 
 
 def _stand(work: OpenWork, call: CallId, **changes: object) -> None:
-    found = work.calls.get(call)
-    if found is not None:
-        work.calls = {**work.calls, call: found._replace(**changes)}
+    open_call = work.calls.get(call)
+    if open_call is not None:
+        work.calls = {**work.calls, call: open_call._replace(**changes)}
 
 
 def _close(work: OpenWork, call: CallId) -> None:

@@ -116,15 +116,15 @@ class _Seen:
 
 def replay(events: Iterable[AnyEvent], check_blob: BlobCheck) -> tuple[Violation, ...]:
     """Return every violated invariant of a session's log, in order."""
-    seen, found = _Seen(), list[Violation]()
+    seen, violations = _Seen(), list[Violation]()
     for seq, event in enumerate(events, start=1):
         if not seen.opened and not isinstance(event, SessionOpened):
-            found.append(Violation(seq, "the log does not begin with the session's opening"))
+            violations.append(Violation(seq, "the log does not begin with the session's opening"))
         if seen.closed and not isinstance(event, _AFTER_CLOSE):
-            found.append(Violation(seq, f"a `{type(event).__name__}` came after the session was closed"))
-        found += (Violation(seq, what) for what in (*_broken(seen, seq, event), *_bad_blobs(event, check_blob)))
+            violations.append(Violation(seq, f"a `{type(event).__name__}` came after the session was closed"))
+        violations += (Violation(seq, what) for what in (*_broken(seen, seq, event), *_bad_blobs(event, check_blob)))
         seen.opened = True
-    return (*found, *_missing(seen))
+    return (*violations, *_missing(seen))
 
 
 def _missing(seen: _Seen) -> list[Violation]:

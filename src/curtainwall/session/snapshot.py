@@ -71,8 +71,8 @@ def _codec(kind: Any) -> _Codec:
 
 
 def _plain(kind: type) -> _Codec:
-    def read(told: Any) -> Any:
-        return _checked(kind, told)
+    def read(stored: Any) -> Any:
+        return _checked(kind, stored)
 
     return _Codec(_same, read)
 
@@ -81,8 +81,8 @@ def _optional(inner: _Codec) -> _Codec:
     def write(held: Any) -> Any:
         return None if held is None else inner.write(held)
 
-    def read(told: Any) -> Any:
-        return None if told is None else inner.read(told)
+    def read(stored: Any) -> Any:
+        return None if stored is None else inner.read(stored)
 
     return _Codec(write, read)
 
@@ -91,8 +91,8 @@ def _mapping(inner: _Codec) -> _Codec:
     def write(held: Mapping[str, Any]) -> Any:
         return {key: inner.write(value) for key, value in held.items()}
 
-    def read(told: Any) -> Any:
-        return {key: inner.read(value) for key, value in _checked(dict, told).items()}
+    def read(stored: Any) -> Any:
+        return {key: inner.read(value) for key, value in _checked(dict, stored).items()}
 
     return _Codec(write, read)
 
@@ -101,8 +101,8 @@ def _sequence(inner: _Codec, in_order: Callable[[Any], Any], make: Callable[[Any
     def write(held: Any) -> Any:
         return in_order(map(inner.write, held))
 
-    def read(told: Any) -> Any:
-        return make(map(inner.read, _checked(list, told)))
+    def read(stored: Any) -> Any:
+        return make(map(inner.read, _checked(list, stored)))
 
     return _Codec(write, read)
 
@@ -125,8 +125,8 @@ def _record(kind: Any) -> _Codec:
     def write(held: Any) -> Any:
         return [codec.write(getattr(held, name)) for name, codec in zip(names, codecs, strict=True)]
 
-    def read(told: Any) -> Any:
-        return make(*(codec.read(value) for codec, value in zip(codecs, _checked(list, told), strict=True)))
+    def read(stored: Any) -> Any:
+        return make(*(codec.read(value) for codec, value in zip(codecs, _checked(list, stored), strict=True)))
 
     return _Codec(write, read)
 
@@ -135,7 +135,7 @@ def _same(held: Any) -> Any:
     return held
 
 
-def _checked(kind: type, told: Any) -> Any:
-    if type(told) is not kind:
+def _checked(kind: type, stored: Any) -> Any:
+    if type(stored) is not kind:
         raise TypeError(f"not a {kind.__name__}")
-    return told
+    return stored

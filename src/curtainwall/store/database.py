@@ -16,7 +16,7 @@ from curtainwall.store.faults import explain, explain_file
 from curtainwall.store.home import private_file
 
 COVERS = TypeAdapter(tuple[Cover, ...], config=ConfigDict(defer_build=True))
-"""What an approval covers, as the list of approvals stores it."""
+"""The covered resources of an approval, as the list of approvals stores them."""
 
 FORMAT = 5
 """The version of the store's format that this program writes."""

@@ -94,7 +94,7 @@ RESCUE: Final = "rescue"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What is known to be gone from a log."""
+    """The known losses of a log."""
 
     database: Path
     is_gone: bool = False

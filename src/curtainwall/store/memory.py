@@ -257,7 +257,7 @@ class _InboxRow:
 
 
 class MemoryDisk:
-    """What several stores share, as processes share a home. It exists as long as something refers to it."""
+    """The common part of several stores, as processes share a home. It exists as long as something refers to it."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()

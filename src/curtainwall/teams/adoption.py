@@ -106,7 +106,7 @@ async def adopt(
 ) -> SessionId:
     """Make a pair adopt a conversation, opening its session if needed; it counts as sensitive and untrusted unless `is_clean`."""
     _require_local_agent(conversations, pair)
-    session = await conversations.peers.found(pair)
+    session = await conversations.peers.ensure(pair)
     state = conversations.peers.state(session)
     if state.turn is not None:
         raise CommandRefused(f"the agent of `{pair}` is at work; wait until it has answered")

@@ -19,7 +19,7 @@ _CHANNEL: Final = "requests to the keeper"
 _PATIENCE: Final = 90.0
 _LOOK_AGAIN: Final = 0.05
 _TELL_AGAIN: Final = 20
-"""After so many looks the keeper is told again: news may get lost."""
+"""After this many looks the keeper is notified again, because notifications may get lost."""
 
 
 class MailedRequest(NamedTuple):
@@ -31,7 +31,7 @@ class MailedRequest(NamedTuple):
 
 
 class KeeperMail:
-    """The requests and their replies. Whoever asked takes both away again."""
+    """The requests and their replies; the sender of a request removes both."""
 
     def __init__(self, marks: Marks, leases: Leases, mint: Callable[[], str]) -> None:
         self._marks = marks

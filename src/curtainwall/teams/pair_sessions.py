@@ -60,7 +60,7 @@ class _Share(NamedTuple):
 
 
 class SharedBudgets:
-    """What sessions have used and may use together. Each log is read once, and again when it has grown."""
+    """The usage and the limits of several sessions together. Each log is read once, and again when it has grown."""
 
     def __init__(self, registry: SessionRegistry, state: Callable[[SessionId], SessionState]) -> None:
         self._registry = registry
@@ -146,7 +146,7 @@ class TeamCard:
 _MANY = 100_000
 _NAMED = 5
 _UNBOUNDED = Limits(tokens=NO_LIMIT, steps=NO_LIMIT, seconds=NO_LIMIT, dollars=NO_LIMIT)
-"""What a pair may use if its team sets no limit: the asker pays, and has limits."""
+"""The limit of a pair if its team sets none: the asker pays, and has limits."""
 
 DefaultModel = Callable[[str], str]
 """Returns the model for an agent's new sessions."""
@@ -168,7 +168,7 @@ class MessageHooks:
 
 @dataclass(frozen=True, slots=True)
 class PairPorts:
-    """What pairs need besides their sessions: the model of new ones, the user's hooks, and which are put away."""
+    """The parts that pairs use besides their sessions: the model of new ones, the user's hooks, and the archive."""
 
     default_model: DefaultModel
     hooks: MessageHooks
@@ -250,7 +250,7 @@ class PairSessions:
                 "(`peers.threads`)"
             )
 
-    async def found(self, pair: Pair) -> SessionId:
+    async def ensure(self, pair: Pair) -> SessionId:
         """Return the session of a pair, opening it if needed, for maintenance: no message is sent."""
         return await self._open(pair, self.workspace_of(pair.team))
 

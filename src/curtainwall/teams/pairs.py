@@ -111,7 +111,7 @@ class TeamExchange:
 
     @property
     def status(self) -> str:
-        """Return its state as others are told it: `working` only if somebody works on it now."""
+        """Return its state for reports: `working` only if some process works on it now."""
         if self.state != "working":
             return self.state
         return "waiting" if self.waits_for_human else "working" if self.is_worked_on else "begun"

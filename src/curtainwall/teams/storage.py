@@ -1,4 +1,4 @@
-"""What conversations keep on disk beside the log: archiving packs it, and the next message unpacks it."""
+"""The files of conversations beside the log: archiving packs them, and the next message unpacks them."""
 
 import asyncio
 

@@ -160,7 +160,7 @@ _LAST = 50
 
 @dataclass(frozen=True, slots=True)
 class TeamToolPorts:
-    """What the tools of teams work with."""
+    """The parts that the tools of teams use."""
 
     talk: Talk
     keeping: KeeperRequests

@@ -46,7 +46,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 Roles = Mapping[str, Role | str | Collection[Role | str]]
-"""What arguments mean, by name: one role, or several."""
+"""The meaning of arguments, by name: one role, or several."""
 
 
 class BadTool(CurtainwallError):
@@ -72,8 +72,8 @@ class Tool(Generic[P, R_co]):
 
     def bind(self, prepared: Prepared, _place: Place) -> Prepared:
         """Return a call that is bound to this declaration: a yes to it answers no tool of the same name that is declared otherwise."""
-        said = canonical_json([prepared.subject.digest, self.spec.model_dump(mode="json")])
-        digest = Digest(hashlib.sha256(said).hexdigest())
+        declared = canonical_json([prepared.subject.digest, self.spec.model_dump(mode="json")])
+        digest = Digest(hashlib.sha256(declared).hexdigest())
         return replace(prepared, subject=prepared.subject.model_copy(update={"digest": digest}))
 
     async def run(self, prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
@@ -231,7 +231,7 @@ def _meaning(parameter: inspect.Parameter, named: Role | str | Collection[Role |
         played = tuple(Role(role) for role in ((named,) if isinstance(named, str) else named))
     except (TypeError, ValueError):
         raise BadTool(f"{quoted(argument)} has a role that is not known: {quoted(str(named))}") from None
-    # INVARIANT: what the function would use by itself is judged like what an agent names.
+    # INVARIANT: the function's default value is judged like a value from an agent.
     if default is parameter.empty or default is None:
         return Meaning(argument=argument, roles=played)
     if not isinstance(default, str | PurePath):

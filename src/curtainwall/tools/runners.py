@@ -1,4 +1,4 @@
-"""What all tools share: the type of a runner, its error, refined calls, progress, and bounded threads."""
+"""The common part of all tools: the type of a runner, its error, refined calls, progress, and bounded threads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping

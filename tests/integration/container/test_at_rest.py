@@ -128,7 +128,7 @@ def test_a_container_that_could_not_be_removed_in_its_time_is_removed_when_the_e
             door.refuses = True
             assert (await rig.say(session, "echo one")).text == "one\n"
             await asyncio.wait_for(door.refused.wait(), 60)
-            assert await rig.engine.found(session)
+            assert await rig.engine.list_containers(session)
             door.refuses = False
             await rig.becomes(session, "gone")
 

@@ -139,7 +139,7 @@ def test_an_interrupt_ends_the_agent_inside_with_every_child_of_its(docker_engin
             turn = await rig.ended(session, before)
             assert turn.end.status is TurnStatus.INTERRUPTED
             assert (folders.state / "last-words").read_text() == "goodbye\n", "it had the time to end by itself"
-            assert await rig.engine.found(session) == [], "the child had left the agent's group, so the container ended with it"
+            assert await rig.engine.list_containers(session) == [], "the child had left the agent's group, so the container ended with it"
             assert (await rig.say(session, "echo again")).text == "again\n"
 
     run(story())
@@ -154,7 +154,7 @@ def test_a_turn_that_works_too_long_is_stopped(docker_engine: DockerEngine, shor
             turn = await rig.say(session, "trap '' TERM; echo begun; while :; do sleep 0.05; done")
             assert turn.end.status is TurnStatus.FAILED
             assert "stopped after 0.5 seconds of work" in turn.end.failure
-            assert await rig.engine.found(session) == []
+            assert await rig.engine.list_containers(session) == []
 
     run(story())
 
@@ -176,21 +176,23 @@ asyncio.run(leave())
     async def is_left(engine: Engine) -> bool:
         """Leave a container behind. Tests beside this one share the engine: an agent that starts there in between removes it."""
         await asyncio.to_thread(subprocess.run, (sys.executable, "-c", script), check=True, timeout=90, cwd=ROOT)
-        return len(await engine.found(SessionId("left"))) == 1
+        return len(await engine.list_containers(SessionId("left"))) == 1
 
     async def story() -> None:
         async with contained(docker_engine, short_path / "home", SHELL) as rig:
             assert await is_left(rig.engine) or await is_left(rig.engine) or await is_left(rig.engine)
             session = await rig.open("shell")
             assert (await rig.say(session, "echo here")).is_done
-            assert await rig.engine.found(SessionId("left")) == [], "whoever needs a container cleans first"
+            assert await rig.engine.list_containers(SessionId("left")) == [], "whoever needs a container cleans first"
             await rig.fleet.clean()
-            assert len(await rig.engine.found(session)) == 1
+            assert len(await rig.engine.list_containers(session)) == 1
             other = Fleet(rig.engine, owner=_someone_else())
             wish = ContainerRequest(session, "shell", IMAGE, rig.folders(session), 1000, 1000)
-            [resting] = await rig.engine.found(session)
+            [resting] = await rig.engine.list_containers(session)
             async with other.borrow(wish, print) as held:
-                assert [each.id for each in await rig.engine.found(session)] == [held.id] != [resting.id], "who works now has its own"
+                assert [each.id for each in await rig.engine.list_containers(session)] == [held.id] != [resting.id], (
+                    "who works now has its own"
+                )
             await other.close()
 
     run(story())
@@ -214,7 +216,7 @@ def test_no_more_containers_run_than_allowed_and_the_next_one_is_told_that_it_wa
             (rig.folders(one).workspace / "go").touch()
             assert (await rig.ended(one, before[0])).text == "first\n"
             assert (await rig.ended(two, before[1])).text == "second\n"
-            assert await rig.engine.found(one) == [], "the one that had nothing to do made room"
+            assert await rig.engine.list_containers(one) == [], "the one that had nothing to do made room"
 
     run(story())
 
@@ -248,7 +250,7 @@ def test_waking_says_whether_there_is_a_container_and_sleeping_removes_one_at_re
         async with contained(docker_engine, short_path, SHELL) as rig:
             session = await rig.open("shell")
             assert await rig.agent.wake(session) == "the container of shell starts with the next message"
-            assert not await rig.engine.found(session)
+            assert not await rig.engine.list_containers(session)
             assert (await rig.say(session, "echo one")).text == "one\n"
             assert await rig.agent.wake(session) == "awake"
             before, workspace = rig.house.feed.head(session_stream(session)), rig.folders(session).workspace
@@ -258,7 +260,7 @@ def test_waking_says_whether_there_is_a_container_and_sleeping_removes_one_at_re
             (workspace / "go").touch()
             assert (await rig.ended(session, before)).text == "two\n", "one at work stays"
             await rig.agent.sleep(session)
-            assert not await rig.engine.found(session)
+            assert not await rig.engine.list_containers(session)
             assert (await rig.say(session, "echo three")).text == "three\n"
 
     run(story())

@@ -83,7 +83,7 @@ def test_an_agent_that_keeps_too_much_on_disk_is_stopped_with_the_limit(docker_e
             assert "more than 40 MB" in turn.end.failure
             assert "raise `disk` in [containers]" in turn.end.failure
             assert str(rig.folders(session).workspace) in turn.end.failure
-            assert await rig.engine.found(session) == [], "nothing goes on in there"
+            assert await rig.engine.list_containers(session) == [], "nothing goes on in there"
             again = await rig.say(session, "echo begun; sleep 60")
             assert "the disk space of the session is used up" in again.end.failure, "until somebody makes room"
             folders = rig.folders(session)
@@ -104,7 +104,7 @@ def test_what_an_agent_left_running_is_ended_where_it_fills_the_disk_after_the_t
             filling = f"(sleep 1; {FILL.format('/workspace')}) >/dev/null 2>&1 </dev/null & echo left"
             assert (await rig.say(session, filling)).text == "left\n"
             async with asyncio.timeout(60):
-                while await rig.engine.found(session):  # noqa: ASYNC110 - the engine tells nobody
+                while await rig.engine.list_containers(session):  # noqa: ASYNC110 - the engine tells nobody
                     await asyncio.sleep(0.1)
             again = await rig.say(session, "echo begun; sleep 60")
             assert "the disk space of the session is used up" in again.end.failure

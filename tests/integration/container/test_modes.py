@@ -174,7 +174,7 @@ def test_leaving_bypass_has_what_runs_later_watched_from_then_on(docker_engine: 
             assert turn.is_done, turn.end.failure
             assert "planted" in turn.text
             assert not (project / ".envrc").exists()
-            assert await rig.engine.found(session) == [], "in a project the container ends with the turn again"
+            assert await rig.engine.list_containers(session) == [], "in a project the container ends with the turn again"
 
     run(story())
 
@@ -268,7 +268,7 @@ def test_an_agent_that_waits_for_a_person_waits_on_without_its_container(docker_
             await rig.house.send(session, ChangeMode(by=ANN, mode=Mode.PLAN))
             waits = await until(lambda: of(TurnEnded, rig.events(session)), 60)
             assert [end.status for end in waits] == [TurnStatus.WAITING]
-            assert await rig.engine.found(session) == []
+            assert await rig.engine.list_containers(session) == []
             assert late_by(rig, session, child) < 10_000
             await rig.house.send(session, AnswerApproval(by=ANN, approval=asked[0].approval, granted=True))
             turn = await rig.ended(session, before)

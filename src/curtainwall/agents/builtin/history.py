@@ -160,7 +160,7 @@ class ConversationHistory:
 
     @property
     def items(self) -> Sequence[ConversationItem]:
-        """What the model was sent and what it replied, unpacked if necessary."""
+        """The messages to and from the model, unpacked if necessary."""
         return self.held.items
 
     @property

@@ -10,11 +10,11 @@ from curtainwall.model import CurtainwallError, Frozen, Usage
 
 
 class UserMessage(Frozen):
-    """What people said, or what was put beside it as context; for the model both come from the user."""
+    """A message from a person, or context that was added to it; for the model both come from the user."""
 
     kind: Literal["human"] = "human"
     text: str
-    is_context: bool = Field(default=False, exclude_if=lambda told: not told)
+    is_context: bool = Field(default=False, exclude_if=lambda is_set: not is_set)
 
 
 class Program(Frozen):
@@ -34,7 +34,7 @@ class AgentMessage(Frozen):
 
 
 class ProgramOutcome(Frozen):
-    """What came of a program, as the model is told."""
+    """The outcome of a program, as the model gets it."""
 
     kind: Literal["program"] = "program"
     id: str

@@ -80,7 +80,7 @@ class PrintedOutput:
         self._cut = 0
 
     def take(self, stream: Literal["stdout", "stderr"], text: str) -> None:  # noqa: ARG002 - the interpreter's signature
-        """Take in printed text."""
+        """Add printed text."""
         room = _HEAD - len(self._head)
         self._head += text[:room]
         self._tail += text[room:]

@@ -13,7 +13,7 @@ from curtainwall.agents.builtin.checkers import LONGEST, Checkers
 
 @dataclass(frozen=True, slots=True)
 class CodeLimits:
-    """What one program may use. Time runs only while it computes, never while it waits for a call."""
+    """The limits of one program. Time runs only while it computes, never while it waits for a call."""
 
     seconds: float = 30.0
     memory: int = 256 * 1024 * 1024
@@ -56,7 +56,7 @@ class Workers:
         self._opening = asyncio.Lock()
         self._finding = asyncio.Lock()
         self._launchers: list[Path | None] = []
-        self.checkers = Checkers(self._found, limits.resources, longest=longest_check)
+        self.checkers = Checkers(self._launcher, limits.resources, longest=longest_check)
         self._spare: asyncio.Task[_Spare] | None = None
         self._waiting = 0
         """How many wait for an interpreter. The pool does not serve them in order, so a spare one could overtake them and sit idle."""
@@ -116,7 +116,7 @@ class Workers:
         finally:
             self._waiting -= 1
 
-    async def _found(self) -> Path | None:
+    async def _launcher(self) -> Path | None:
         """Return the command that starts a worker; it is looked up once."""
         async with self._finding:
             if not self._launchers:
@@ -126,7 +126,7 @@ class Workers:
     async def _opened(self) -> AsyncMonty:
         async with self._opening:
             if self._pool is None:
-                launcher = await self._found()
+                launcher = await self._launcher()
                 pool = AsyncMonty(binary_path=launcher, min_processes=1, max_processes=self._most, request_timeout=self.limits.seconds + 5)
                 self._pool = await self._stack.enter_async_context(pool)
             return self._pool

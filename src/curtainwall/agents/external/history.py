@@ -1,4 +1,4 @@
-"""What a session's log says about an external agent: its workspace, what was said, the open approvals, and its conversation id."""
+"""An external agent's history, folded from a session's log: workspace, messages, open approvals, and conversation id."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -129,9 +129,9 @@ class ExternalHistory:
     undelivered: list[str] = field(default_factory=list[str])
     """Messages not delivered to the agent yet."""
     transcript: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Everything said before, as pairs of speaker and text."""
+    """The earlier messages, as pairs of speaker and text."""
     is_forked: bool = False
-    """Part of it was said in another session, in another conversation."""
+    """Whether a part of them is from another session, and so from another conversation."""
     asks: LoggedAsks = field(default_factory=LoggedAsks)
     exhausted: set[BudgetKind] = field(default_factory=set[BudgetKind])
     is_out_of_budget: bool = False
@@ -206,7 +206,7 @@ class ExternalHistory:
             self.undelivered += texts
 
     def note(self, data: Mapping[str, object]) -> None:
-        """Take in a note about the agent: its image, the conversation's name, and the turn whose message was delivered."""
+        """Apply a note about the agent: its image, the conversation's name, and the turn whose message was delivered."""
         conversation, delivered, image = data.get("conversation"), data.get("delivered"), data.get("image")
         if isinstance(image, str):
             self.image = image
@@ -218,7 +218,7 @@ class ExternalHistory:
             self.undelivered = []
 
     def _inherit(self, history: JsonValue) -> None:
-        """Take over what was said in another session, but not the agent's conversation."""
+        """Inherit the messages of another session, but not the agent's conversation."""
         # The delivery notes stay in the other log. Every message that a turn there took up counts as delivered.
         parent = ExternalHistory("", self.load, is_over=True)
         for entry in history if isinstance(history, list) else ():
@@ -237,7 +237,7 @@ class ExternalHistory:
         return "\n".join((text, *(f"{refusal}. Do not make this call again." for refusal in refusals)))
 
     def replay_message(self, message: str) -> str:
-        """Return the message preceded by what was said before, for an agent that does not know it."""
+        """Return the message, preceded by the earlier conversation if the agent does not know that."""
         why = "This goes on from another conversation." if self.is_forked else "You have lost the conversation that this belongs to."
         return f"{why} This was said:\n\n{self.render_transcript()}\n\nNow:\n\n{message}"
 
@@ -246,7 +246,7 @@ class ExternalHistory:
         return next((text for speaker, text in reversed(self.transcript) if speaker == "You"), "")
 
     def render_transcript(self) -> str:
-        """Return what was said before; if that is long, only the end of it."""
+        """Return the earlier conversation, or only its end if it is long."""
         transcript = "\n\n".join(f"{speaker}: {text}" for speaker, text in self.transcript)
         if len(transcript) > _LONGEST_TRANSCRIPT:
             transcript = f"…[the beginning is left out]…\n{transcript[-_LONGEST_TRANSCRIPT:]}"

@@ -20,7 +20,7 @@ from curtainwall.model import (
 )
 
 _KEPT_EVERY = 1_000
-_MOST_SAID = 4_000_000
+_LARGEST_TURN = 4_000_000
 # Limits on what is recorded in one turn about the agent's own tools.
 _MOST_USES = 300
 _LONGEST_NAME = 100
@@ -28,7 +28,7 @@ _LONGEST_ARGUMENTS = 2_000
 
 
 class SaidTooMuch(TurnFailed):
-    """The agent said too much in one turn and was stopped, so that it does not fill the log."""
+    """The agent produced too much text in one turn and was stopped, so that it does not fill the log."""
 
 
 class LiveText:
@@ -44,7 +44,7 @@ class LiveText:
         self._unrecorded = ""
         self._kept_at = clock.elapsed()
         self._is_begun = False
-        self._room = _MOST_SAID
+        self._room = _LARGEST_TURN
         self._uses = 0
 
     async def piece(self, text: str) -> None:
@@ -131,7 +131,7 @@ class LiveText:
         had_room, self._room = self._room > 0, self._room - letters
         if had_room and self._room <= 0:
             raise SaidTooMuch(
-                f"the agent said more than {_MOST_SAID:,} letters in one turn and was ended; send a message, and it starts again"
+                f"the agent said more than {_LARGEST_TURN:,} letters in one turn and was ended; send a message, and it starts again"
             )
 
     async def _show(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What an external agent reports while it works, and the parsers that read its output line by line. Pure."""
+"""The reports of an external agent at work, and the parsers that read its output line by line. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class OwnToolUse:
-    """A tool of its own that the agent reports using. The gate records the session's tools."""
+    """The use of one of the agent's own tools, as it reports it. The gate records the session's tools."""
 
     tool: str
     arguments: JsonValue = None

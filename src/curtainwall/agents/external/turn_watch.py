@@ -29,7 +29,7 @@ class TurnWatch:
         self._lived_at = self._looked_at
         self.work = OpenWork()
         """The work that is still open since the turn began."""
-        self.heard_at = self._looked_at
+        self.last_sign_at = self._looked_at
         self.worked = 0.0
         """Seconds of work, without those in which the agent waited silently for a human."""
 
@@ -45,7 +45,7 @@ class TurnWatch:
 
     def note_life(self) -> None:
         """Note that the agent gave a sign of life."""
-        self.heard_at = self._lived_at = time.monotonic()
+        self.last_sign_at = self._lived_at = time.monotonic()
 
     async def until_stop(self, feed: Feed, session: SessionId, after: int) -> TurnResult:
         """Return how the turn ends once the agent has to stop; if it never has to, never return."""
@@ -76,7 +76,7 @@ class TurnWatch:
         self._looked_at = now
 
     def take(self, event: AnyEvent) -> None:
-        """Take in an event of the log."""
+        """Apply an event of the log."""
         take(self.work, event)
 
     def next_look(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Who may answer an open ask besides the person who runs this installation, and a description of them."""
+"""The people who may answer an open ask besides the one who runs this installation, and their description."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
@@ -8,7 +8,7 @@ from curtainwall.model.ids import ApprovalId, SessionId
 from curtainwall.model.listings import ApprovalQuery, ShownAt
 
 if TYPE_CHECKING:
-    # Start-up time: whoever only reads who may answer needs no entries of the log.
+    # Start-up time: this module needs no entries of the log.
     from curtainwall.model.ports.store import Index
 
 Key = tuple[SessionId, ApprovalId]
@@ -23,7 +23,7 @@ Operators = Mapping[str, Collection[str]]
 """The operators of each served channel, by channel name."""
 
 MayAnswer = Mapping[str, tuple[str, ...]]
-"""Who may answer one ask, by channel, besides the person who runs this installation."""
+"""The people who may answer one ask, by channel, besides the one who runs this installation."""
 
 
 def answerers(index: "Index", operators: Operators) -> Callable[[Key], MayAnswer]:

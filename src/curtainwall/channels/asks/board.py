@@ -222,7 +222,7 @@ class Board:
             await asyncio.sleep(max(_REST, _REST_TO_LOOK * took))
 
     async def answer(self, card: Card, *, granted: bool, by: Who, scope: GrantScope = GrantScope.ONCE, reason: str = "") -> AnswerResult:
-        """Answer every ask of a card and return the reply; a late answer is told who settled the ask, and when."""
+        """Answer every ask of a card and return the reply; for a late answer, that names who settled the ask, and when."""
         return await self.answer_all(
             card.joined, AnswerApproval(by=by, approval=card.approval, granted=granted, scope=scope, reason=reason)
         )

@@ -32,7 +32,7 @@ _MOST_LOOKED_AT = 100_000
 _CUTS = ("characters cut]…", "more are not shown]…")
 _MARKS: Mapping[Kind, str] = {"added": "+", "removed": "-", "argument": " ", "place": "@@"}
 
-# What kind of line it is, and the line as the agent wrote it.
+# The kind of the line, and the line as the agent wrote it.
 _Raw = tuple[Kind, str]
 
 
@@ -109,8 +109,8 @@ def says_more(subject: Subject) -> bool:
 
 def ask_in_a_line(ask: PendingAsk, room: int = 100, name: ApprovalId | None = None) -> str:
     """Return an ask as a row of a list, under its own id or that of the newest identical ask."""
-    wish = next((line for line in ask.shown.split("\n") if line.startswith("wants ")), "")
-    return short(f"{name or ask.approval}  {ask.subject.tool}  {wish}", room)
+    request = next((line for line in ask.shown.split("\n") if line.startswith("wants ")), "")
+    return short(f"{name or ask.approval}  {ask.subject.tool}  {request}", room)
 
 
 def call_in_words(subject: Subject, room: int = 80) -> str:

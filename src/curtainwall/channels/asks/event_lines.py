@@ -98,7 +98,7 @@ class EventLine:
 
 @dataclass(frozen=True, slots=True)
 class CommandHints:
-    """What the reader can type: slash words in a conversation, commands at a shell; an empty budget means there is no command for it."""
+    """The commands to suggest: slash words in a conversation, programs at a shell; an empty `budget` means that there is none for it."""
 
     why: str = "/why"
     budget: str = "/budget"

@@ -14,7 +14,7 @@ _AGAIN: Final = 5_000
 
 
 class Firings(Protocol):
-    """What a schedule needs from the runtime."""
+    """The parts of the runtime that a schedule uses."""
 
     async def fire(self, firing: Firing) -> SessionId:
         """Start a job: one session per firing, however often this is called for it."""

@@ -76,7 +76,7 @@ class MatrixSettings:
 
 @dataclass(frozen=True, slots=True)
 class MatrixPorts:
-    """What the channel receives from the runtime."""
+    """The parts of the runtime that the channel uses."""
 
     router: RoomRouter
     places: AskPlaces

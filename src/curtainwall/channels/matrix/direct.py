@@ -17,7 +17,7 @@ _PRESENT: Final = frozenset({"join", "invite"})
 
 @dataclass(slots=True)
 class DirectRooms:
-    """The direct rooms of the operators. Nobody else has one, because nobody else could answer."""
+    """The direct rooms of the operators; only they have one, because only they can answer."""
 
     homeserver: Homeserver
     keys: DeviceKeys

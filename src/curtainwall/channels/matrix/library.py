@@ -1,4 +1,4 @@
-"""The names of the Matrix library that we use, in one place: it has types, but does not say so."""
+"""The names of the Matrix library that we use, in one place, because it has types but does not declare them."""
 
 from curtainwall.host.extras import extra
 

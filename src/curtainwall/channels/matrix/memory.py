@@ -1,4 +1,4 @@
-"""What the channel remembers across restarts, besides the log: its sync position, what it has sent, and what it could not decrypt yet."""
+"""The channel's memory across restarts, besides the log: its sync position, its sent messages, and those not decrypted yet."""
 
 import hashlib
 import json

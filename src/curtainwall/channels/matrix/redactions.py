@@ -1,4 +1,4 @@
-"""Redacted messages: one that is still queued is withdrawn; for one the agent already works on, we say so."""
+"""Redacted messages: a queued one is withdrawn; for one that the agent already works on, the author gets a notice."""
 
 import json
 from collections.abc import Iterator

@@ -40,7 +40,7 @@ MODES = {
     Mode.ACCEPT_EDITS: "edits in the project are answered with yes",
     Mode.BYPASS: "asks are answered with yes, except for credentials and budgets; denials stand",
 }
-_LONGEST_SAID = 4_000
+_LONGEST_TEXT = 4_000
 
 
 def help_lines(word: str) -> Iterator[str]:
@@ -174,7 +174,7 @@ def history_lines(messages: Sequence[Utterance], count: int) -> Iterator[str]:
     for message in messages[-count:]:
         head = plain_line(message.by) if message.by else "agent"
         end = f" [{plain_line(message.end)}]" if message.end else ""
-        lines = plain(message.text).split("\n") if len(message.text) <= _LONGEST_SAID else [plain_line(message.text, _LONGEST_SAID)]
+        lines = plain(message.text).split("\n") if len(message.text) <= _LONGEST_TEXT else [plain_line(message.text, _LONGEST_TEXT)]
         yield f"{head}: {lines[0]}{end if len(lines) == 1 else ''}"
         yield from (f"  {line}" for line in lines[1:])
         if len(lines) > 1 and end:

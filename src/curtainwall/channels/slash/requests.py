@@ -1,4 +1,4 @@
-"""The requests that slash words stand for, as values; everything else is a `Message`."""
+"""The requests of slash words, as values; everything else is a `Message`."""
 
 from dataclasses import dataclass
 

@@ -26,7 +26,7 @@ GRACE_MILLIS: Final = 700
 
 
 def request_for_key(key: str, approval: ApprovalId) -> "Request":
-    """Return the request that a key stands for."""
+    """Return the request of a key."""
     # Start-up time: as above.
     from curtainwall.channels.slash import Approve, Deny, Why
 

@@ -211,7 +211,7 @@ class TerminalConversation:
         self._stale.set()
 
     async def _on_key(self, pressed: KeyPressed) -> None:
-        """Execute what a key stands for, for the ask that it was pressed about."""
+        """Carry out the request of a key for the ask that it was pressed about."""
         if pressed.about == self._answered:
             return
         request = request_for_key(pressed.key, ApprovalId(pressed.about))

@@ -112,7 +112,7 @@ class OneShot:
         return EXIT_CODES[end.status] if self._ended_with is None else self._ended_with
 
     async def leave(self, task: str | None, *, interrupted: bool) -> int:
-        """Queue the task for whoever resumes the session, and return the exit code."""
+        """Queue the task until the session is resumed, and return the exit code."""
         if task is not None:
             await self._line.desk.send(
                 self._session, SendMessage(by=self._who, message=self._line.new_message(), text=task, once=self._settings.ends)
@@ -243,7 +243,7 @@ class OneShot:
             case AgentSpoke():
                 self._writer.spoke(event.text)
             case ModelFailed() if self._activity.holds_calls:
-                pass  # an external agent retries by itself, and the text goes on
+                pass  # an external agent retries on its own, and its text continues
             case ModelFailed() | TurnEnded():
                 self._writer.broke_off()
             case TurnStarted() | TurnResumed() | InterruptAsked() | ModelRequested() | ModelResponded():
@@ -300,7 +300,7 @@ class OneShot:
         self._writer.release()
 
     async def _press(self, key: str, approval: ApprovalId) -> bool:
-        """Execute what a key stands for; tell whether it was an answer."""
+        """Carry out the request of a key; return whether it was an answer."""
         # Start-up time: most tasks ask nobody at this terminal.
         from curtainwall.channels.slash import Control
 

@@ -80,7 +80,7 @@ class KeyOffer:
 
 
 class PromptView(Protocol):
-    """What the screen shows besides the input; queried again for every redraw."""
+    """The rest of the screen, beside the input; queried again for every redraw."""
 
     def above(self, frame: Frame) -> str:
         """Return the changing text above the input line."""

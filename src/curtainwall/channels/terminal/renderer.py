@@ -88,7 +88,7 @@ class Renderer:
         """Return an event's line in its tone."""
         return self.rows(line.text, _TONES[line.tone])
 
-    def said(self, text: str, by: str = "") -> str:
+    def human(self, text: str, by: str = "") -> str:
         """Return what a human said."""
         head = f"{by}: " if by else ""
         lines = plain(f"{head}{text}").split("\n")

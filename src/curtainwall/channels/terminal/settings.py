@@ -38,7 +38,7 @@ def _no_holder(_: SessionId) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class OwnerWatch:
-    """Which other process works on a session, and how many seconds of silence pass before the user is told."""
+    """The other process that works on a session, and how many seconds of silence pass before the user is notified."""
 
     holder: HolderOf = _no_holder
     patience: float = 20.0

@@ -111,7 +111,7 @@ _FEWEST_ROWS = 3
 
 
 class ConversationView:
-    """What one person sees of a session, one session at a time."""
+    """One person's view of a session, one session at a time."""
 
     def __init__(self, line: ChannelPorts, who: Who, session: SessionId) -> None:
         self._line = line
@@ -252,7 +252,7 @@ class ConversationView:
 
     def _message(self, message: MessageAccepted, renderer: Renderer) -> str:
         if message.role == "human":
-            return renderer.said(message.text, "" if message.by == self._who else str(message.by))
+            return renderer.human(message.text, "" if message.by == self._who else str(message.by))
         return renderer.rows(f"noted for the agent: {short(message.text, 200)}", "dim")
 
     def _card(self, approval: ApprovalId, renderer: Renderer) -> str:
@@ -278,6 +278,6 @@ def _earlier(messages: list[Utterance], renderer: Renderer) -> Iterator[str]:
     for message in messages[-_EARLIER:]:
         text = message.text if len(message.text) <= _EARLIER_LETTERS else f"{message.text[:_EARLIER_LETTERS]} …[cut]"
         if message.by:
-            yield renderer.said(text, message.by)
+            yield renderer.human(text, message.by)
         else:
             yield renderer.quoted(f"{text} [{message.end}]" if message.end else text, "dim")

@@ -1,4 +1,4 @@
-"""What the pages need besides a channel's ports: lists, rules to try, new sessions, and records."""
+"""The ports of the pages besides those of a channel: lists, rules to try, new sessions, and records."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class CallTrial:
 
 @dataclass(frozen=True, slots=True)
 class CallTrialResult:
-    """What the rules say about a call, in words."""
+    """The verdict of the rules about a call, in words."""
 
     effect: str
     reason: str
@@ -51,7 +51,7 @@ class NewSession:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What one day's model requests used; `estimated` means that some figure was not measured."""
+    """The usage of one day's model requests; `estimated` means that some figure was not measured."""
 
     day: str
     tokens_in: int = 0

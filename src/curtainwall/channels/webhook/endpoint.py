@@ -60,7 +60,7 @@ class DeliveryStatus:
 
 
 class Deliveries(Protocol):
-    """What the endpoints need from the runtime."""
+    """The parts of the runtime that the endpoints use."""
 
     async def take(self, delivery: Delivery) -> SessionId:
         """Start a session with a delivery; the same delivery twice is one session. Raise `NotFound` if that session was deleted."""

@@ -312,7 +312,7 @@ def _proposals(spec: ServerSpec, offered: Mapping[str, OfferedTool]) -> tuple[li
 
 
 def _tool_document(tool: OfferedTool | None) -> dict[str, JsonValue] | None:
-    return None if tool is None else tool.told
+    return None if tool is None else tool.fields
 
 
 def _arguments(proposal: Proposal) -> dict[str, list[str]]:

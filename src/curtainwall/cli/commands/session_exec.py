@@ -40,7 +40,11 @@ async def _run(home: Home, row: SessionRow, command: tuple[str, ...], variables:
 
     engine = Engine()
     try:
-        ours = [each for each in await engine.found(row.session) if each.house == str(home.root) and each.state in ("running", "paused")]
+        ours = [
+            each
+            for each in await engine.list_containers(row.session)
+            if each.house == str(home.root) and each.state in ("running", "paused")
+        ]
         if not ours:
             raise CommandRefused(f"session {row.session} has no container now; one starts with its next message")
         container, is_paused = ours[-1].id, ours[-1].state == "paused"

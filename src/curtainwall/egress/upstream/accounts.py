@@ -31,7 +31,7 @@ class Transfer(Protocol):
         ...
 
     async def run(self, outgoing: Outgoing) -> bool:
-        """Forward both and tell whether the client's connection can go on; raise `Refused` only before the reply begins."""
+        """Forward both and return whether the client's connection can be kept; raise `Refused` only before the reply begins."""
         ...
 
 

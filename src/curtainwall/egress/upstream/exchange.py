@@ -41,7 +41,7 @@ class ProviderExchange:
         self.length: int | None = None
         """The length of the reply, if the provider sent it."""
         self.headers: list[Header] = []
-        self.told: dict[bytes, bytes] = {}
+        self.by_name: dict[bytes, bytes] = {}
 
     @property
     def has_begun(self) -> bool:
@@ -82,7 +82,7 @@ class ProviderExchange:
             else:
                 data = await self._receive()
                 if not data:
-                    framing.ended(said=not self._wire.is_cut)
+                    framing.ended(announced=not self._wire.is_cut)
                     self._is_reusable = False
                     break
             if content := framing.feed(data):
@@ -124,8 +124,8 @@ class ProviderExchange:
                 data += piece
             head, data = parsed
             if head.status >= 200:
-                self.status, self.headers, self.told, self._is_reusable = head
-                self._framing = reply_framing(self.status, self.headers, self.told)
+                self.status, self.headers, self.by_name, self._is_reusable = head
+                self._framing = reply_framing(self.status, self.headers, self.by_name)
                 self.length = self._framing.length
                 self._first = data
                 return

@@ -20,12 +20,12 @@ _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*?)[ \t]
 class ReplyHead(NamedTuple):
     """The head of a reply; header names are lower case, and `stays` means that the connection can be reused.
 
-    `told` has the headers by name; of a repeated header it has the last value.
+    `by_name` has the headers by name; of a repeated header it has the last value.
     """
 
     status: int
     headers: list[Header]
-    told: dict[bytes, bytes]
+    by_name: dict[bytes, bytes]
     stays: bool
 
 
@@ -103,7 +103,7 @@ class Framing(Protocol):
         """Return the content in these bytes; raise `Broke` if the framing is invalid. Must not be called once done."""
         ...
 
-    def ended(self, *, said: bool) -> None:
+    def ended(self, *, announced: bool) -> None:
         """Handle the end of the connection, and whether the provider announced it; raise `Broke` if it came too early."""
         ...
 
@@ -136,7 +136,7 @@ class _Length:
         self.done = not self._left
         return data
 
-    def ended(self, *, said: bool) -> None:  # noqa: ARG002 - the framing says itself where the end is
+    def ended(self, *, announced: bool) -> None:  # noqa: ARG002 - the framing says itself where the end is
         if not self.done:
             raise Broke(_TOO_EARLY)
 
@@ -151,9 +151,9 @@ class _UntilTheEnd:
     def feed(self, data: bytes) -> bytes:
         return data
 
-    def ended(self, *, said: bool) -> None:
+    def ended(self, *, announced: bool) -> None:
         # An attacker in between can cut a connection, but cannot forge the end of TLS.
-        if not said:
+        if not announced:
             raise Broke(_TOO_EARLY)
         self.done = True
 
@@ -223,7 +223,7 @@ class _Chunks:
         self._rest = data[at:]
         return b"".join(pieces) if len(pieces) != 1 else pieces[0]
 
-    def ended(self, *, said: bool) -> None:  # noqa: ARG002 - the framing says itself where the end is
+    def ended(self, *, announced: bool) -> None:  # noqa: ARG002 - the framing says itself where the end is
         if not self.done:
             raise Broke(_TOO_EARLY)
 

@@ -125,7 +125,7 @@ GEMINI: Final = Provider(
 
 
 KNOWN_HOSTS: Final = frozenset(provider.host for provider in (ANTHROPIC, OPENAI, GEMINI))
-"""Hosts of model APIs. Never tunnelled blindly, because an agent could use a key of its own unseen."""
+"""Hosts of model APIs. They are never tunnelled blindly, because an agent could use its own key there unseen."""
 
 
 def openai_compatible(name: str, host: str, base_url: str, path: str = "/v1") -> Provider:

@@ -29,7 +29,7 @@ class KeyRedactor:
     def __init__(self, secrets: Sequence[bytes]) -> None:
         self._secrets = tuple(secrets)
         self._kept = b""
-        self.found = 0
+        self.redacted = 0
 
     def headers(self, headers: Sequence[Header]) -> Sequence[Header]:
         """Return the headers that may pass."""
@@ -37,7 +37,7 @@ class KeyRedactor:
         if not any(secret in whole for secret in self._secrets):
             return headers
         clean = [header for header in headers if not any(secret in part for secret in self._secrets for part in header)]
-        self.found += len(headers) - len(clean)
+        self.redacted += len(headers) - len(clean)
         return clean
 
     def feed(self, data: bytes) -> bytes:
@@ -45,7 +45,7 @@ class KeyRedactor:
         whole = self._kept + data if self._kept else data
         for secret in self._secrets:
             if secret in whole:
-                self.found += 1
+                self.redacted += 1
                 whole = whole.replace(secret, b"*" * len(secret))
         held = self._partial_secret(whole)
         self._kept = whole[len(whole) - held :] if held else b""
@@ -90,7 +90,7 @@ class Relay:
     keyring: Keyring
 
     async def run(self, outgoing: Outgoing, dialect: Dialect, *, close: bool) -> bool:
-        """Relay a request that calls no model; tell whether the connection can go on; raise `Refused` only before the reply begins."""
+        """Relay a request that calls no model; return whether the connection can be kept; raise `Refused` only before the reply begins."""
         return await _RelayedRequest(self, dialect, None, close=close).run(outgoing)
 
     async def run_call(self, outgoing: Outgoing, dialect: Dialect, call: ModelCall, release: Callable[[], None], *, close: bool) -> bool:
@@ -175,7 +175,7 @@ class _RelayedRequest:
     async def _pass(self, exchange: ProviderExchange) -> bool:
         status, redactor = exchange.status, KeyRedactor(self._relay.keyring.secrets)
         self.ended = ModelCallEnd("left", status)
-        headers = exchange.told
+        headers = exchange.by_name
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             exchange.abort()
             raise Refused(502, "the provider answered in an encoding that was not asked for")
@@ -226,7 +226,7 @@ class _RelayedRequest:
             self._wire.abort()
 
     def _head(self, exchange: ProviderExchange, redactor: KeyRedactor) -> bytes:
-        passing = redactor.headers(passable(exchange.headers, exchange.told))
+        passing = redactor.headers(passable(exchange.headers, exchange.by_name))
         lines = [_STATUS_LINES.get(exchange.status) or b"HTTP/1.1 %d Said" % exchange.status, *map(b": ".join, passing)]
         lines.append(b"transfer-encoding: chunked" if exchange.length is None else b"content-length: %d" % exchange.length)
         if self._close:

@@ -49,7 +49,7 @@ class StreamUsage:
         self._dialect = dialect
         self._on_count = on_count
         self._size = 0
-        self._told = -1
+        self._estimated = -1
         self._pieces: list[bytes] = []
         self._waiting = 0
         self._tail = b""
@@ -104,9 +104,9 @@ class StreamUsage:
 
     def _estimate(self) -> bool:
         guess = _tokens(self._size)
-        if guess <= max(self._told, self.counted.output_tokens):
+        if guess <= max(self._estimated, self.counted.output_tokens):
             return False
-        self._told = guess
+        self._estimated = guess
         counted = self.counted
         self.counted = CountedUsage(
             counted.input_tokens, guess, counted.cached_tokens, measured=False, model=counted.model, stop_reason=counted.stop_reason
@@ -136,12 +136,12 @@ class WholeUsage:
         self._pieces: list[bytes] = []
         self._asked = size
         self._size = 0
-        self._told: CountedUsage | None = None
+        self._complete: CountedUsage | None = None
 
     @property
     def counted(self) -> CountedUsage:
         """Return the counts of the complete reply; until then, an estimate from its length."""
-        return self._told or CountedUsage(_tokens(self._asked), _tokens(self._size))
+        return self._complete or CountedUsage(_tokens(self._asked), _tokens(self._size))
 
     def feed(self, data: bytes) -> None:
         """Keep a piece, as long as the whole is small enough to parse."""
@@ -160,7 +160,7 @@ class WholeUsage:
         for each in document if isinstance(document, list) else [document]:
             if isinstance(each, dict):
                 counted = _READERS[self._dialect](counted, each)
-        self._told = counted
+        self._complete = counted
         self._on_count(counted)
 
 

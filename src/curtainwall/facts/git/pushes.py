@@ -1,4 +1,4 @@
-"""What a push would publish: the branch, its commit, and the commits that the remote is not known to have."""
+"""The content of a push: the branch, its commit, and the commits that the remote is not known to have."""
 
 import heapq
 import json
@@ -60,7 +60,7 @@ class Push:
     """One branch that is to be pushed.
 
     `commit` is None if the branch has none. `since` is the commit that the repository last saw at the remote's branch of that name, and
-    `told` describes the push to a human.
+    `summary` describes the push to a human.
     """
 
     branch: str | None

@@ -228,10 +228,10 @@ class Masker:
                 shown, secret = self._key_of(key)
                 if secret is None and isinstance(item, str) and is_login(key, item):
                     secret = "auth"  # noqa: S105 - the kind of secret
-                name, found = (label_value, named) if named and key.lower() == "value" else (key, secret)
-                if found and isinstance(item, str) and is_working_directory(name, item):
-                    found = None
-                masked[shown] = self._mask_json(item, found, depth + 1)
+                name, secret_kind = (label_value, named) if named and key.lower() == "value" else (key, secret)
+                if secret_kind and isinstance(item, str) and is_working_directory(name, item):
+                    secret_kind = None
+                masked[shown] = self._mask_json(item, secret_kind, depth + 1)
             return masked
         return value
 

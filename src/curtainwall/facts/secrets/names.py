@@ -29,7 +29,7 @@ _NOT_SECRET_BEFORE_TOKEN = frozenset(
 # Written as one word, as in `identitytoken` and `aws_secretkey`.
 _COMPOUND = re.compile(r"([a-z]{2,20})(token|secret|password|passwd|apikey|secretkey|accesskey|privatekey)")
 
-# What we search for, in lower case. Every name of a secret contains one of them.
+# The words to search for, in lower case. Every name of a secret contains one of them.
 _KEY_LITERALS = ("pass", "pwd", "secret", "token", "auth", "cookie", "credential", "key", "string")
 EXPECTS: Final = re.compile(rf"bearer|basic|{'|'.join(_KEY_LITERALS)}", re.IGNORECASE)
 """Words after which a secret may follow in the same line."""
@@ -119,7 +119,7 @@ _ENV_KEY = re.compile(r"[A-Z][A-Z0-9_]*")
 _PATH = re.compile(
     r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][a-z0-9_.@-]{0,64})+|(?:~|\.{1,2})?(?:/[A-Za-z0-9_.@-]{0,64})+\.[a-z]{1,8}|(?:~|\.{1,2}|/)"
 )
-# What a shell keeps in `PWD`. A password that begins like this, and is kept under that very name, is not to be expected.
+# The value of `PWD` in a shell. No one is expected to keep a password that looks like this under that very name.
 _DIRECTORY = re.compile(r"/(?:(?:[a-z]{1,16}|Users|Volumes)(?:/[\w.@+-]{1,255})*/?)?")
 _VERSION = re.compile(r"[\^~=<>v]*[0-9]+(?:\.[0-9x*]+){1,3}(?:[-+][\w.]+)?|#[0-9A-Fa-f]{3,8}|/\^.*")
 _KEBAB = re.compile(r"-?[A-Za-z]+(?:[-_ ][A-Za-z]+)+")

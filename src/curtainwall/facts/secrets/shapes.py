@@ -275,7 +275,7 @@ _NUMBERING = r"(?:[\w./@+~-]{1,160}?[:|-]|[\w.-]{1,60}+[ \t]{1,20}+[:|-]|[0-9]{1
 _TABS = r"(?:\\{1,4}t){0,8}+"
 _PREFIX = rf"{_QUOTING}{_TABS}(?:{_NUMBERING}{_TABS}{_QUOTING})?"
 LINE_PREFIX: Final = re.compile(_PREFIX)
-"""What may precede a part of a key in a line."""
+"""The text that may precede a part of a key in a line."""
 BEGUN_PREFIX: Final = re.compile(rf"{_QUOTING}{_TABS}[\w./@+~:|.)-]{{0,180}}+{_TABS}{_QUOTING}(?:[0-9]{{1,7}}+[:|.)-]?)?{_QUOTING}")
 """The same if the rest of it may still arrive."""
 

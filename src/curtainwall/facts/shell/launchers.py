@@ -11,7 +11,7 @@ from curtainwall.facts.shell.words import Word
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a command runs besides its program, and whether we know all of it."""
+    """The programs that a command runs besides its own, and whether these are all."""
 
     known: bool = True
     argv: tuple[Word, ...] = ()

@@ -58,7 +58,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is at a path. The digest covers names, kinds, permissions, the targets of links, and every byte."""
+    """The content at a path. The digest covers names, kinds, permissions, the targets of links, and every byte."""
 
     kind: Kind
     digest: str

@@ -76,10 +76,10 @@ class TooMany(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """What runs later in a project: each path with its likeness and its file identity, the git directories, and their configs."""
+    """The files of a project that run later: each path with its likeness and its file identity, the git directories, and their configs."""
 
-    found: Mapping[str, str]
-    ways: Mapping[str, tuple[int, ...]]
+    likenesses: Mapping[str, str]
+    identities: Mapping[str, tuple[int, ...]]
     git: tuple[str, ...]
     configs: Mapping[str, str] = field(default_factory=dict[str, str])
     links: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -89,10 +89,10 @@ class Later:
 
     def fixed(self, *, git_works: bool) -> tuple[str, ...]:
         """Return the paths to protect with mounts; if git has to work, its directories are open except for what it runs."""
-        hot = tuple(path for path in self.found if path.rpartition("/")[0] in self.git)
+        hot = tuple(path for path in self.likenesses if path.rpartition("/")[0] in self.git)
         # A mount cannot protect a link; we check it afterwards, like everything that is new.
-        free = {path for path, likeness in self.found.items() if likeness.startswith("git ")} if git_works else {*hot}
-        chosen = [path for path in self.found if path not in free and not os.path.islink(path)]
+        free = {path for path, likeness in self.likenesses.items() if likeness.startswith("git ")} if git_works else {*hot}
+        chosen = [path for path in self.likenesses if path not in free and not os.path.islink(path)]
         return tuple(sorted(chosen, key=lambda path: path.count("/"))[:MAX_FIXED])
 
 
@@ -151,7 +151,7 @@ def quarantine(root: str, before: Later, fixed: tuple[str, ...]) -> tuple[tuple[
     held: list[tuple[str, str | None]] = []
     # A mount moves along with a directory above it, and it vanishes when someone outside replaces the file, as editors and git do when they
     # save: from then on the path is unprotected. Only if it is still the same file do we know that any change in it came from outside.
-    protected = {path for path in fixed if before.ways.get(path) == _identity_of(path, root)}
+    protected = {path for path in fixed if before.identities.get(path) == _identity_of(path, root)}
     waiting, handled = [root], set[str]()
     while waiting:
         here = waiting.pop()
@@ -176,14 +176,14 @@ def quarantine(root: str, before: Later, fixed: tuple[str, ...]) -> tuple[tuple[
 def _changed(now: Later, before: Later, protected: set[str]) -> Iterator[tuple[str, bool]]:
     """Yield what appeared or changed, each with whether it may be renamed."""
     linked = {*now.linked}
-    for path, likeness in now.found.items():
-        if path in protected or before.found.get(path) == likeness or _is_tracking(path, before):
+    for path, likeness in now.likenesses.items():
+        if path in protected or before.likenesses.get(path) == likeness or _is_tracking(path, before):
             continue
         if path not in linked:
             yield path, True
             continue
         for link in (link for link, target in now.links.items() if target == path):
-            if before.found.get(link) == now.found[link]:
+            if before.likenesses.get(link) == now.likenesses[link]:
                 yield from _changed_behind(link, path, before, protected)
 
 
@@ -197,7 +197,7 @@ def _changed_behind(link: str, target: str, before: Later, protected: set[str]) 
     is_protected = not protected.isdisjoint(_lineage(target))
     if leads_as_before and is_protected:
         return
-    can_move_target = not is_protected and before.found.keys().isdisjoint(_lineage(target.rpartition("/")[0]))
+    can_move_target = not is_protected and before.likenesses.keys().isdisjoint(_lineage(target.rpartition("/")[0]))
     can_move_link = protected.isdisjoint(_lineage(link))
     if can_move_target and (leads_as_before or not can_move_link):
         yield target, True

@@ -19,7 +19,7 @@ from curtainwall.model import CommandRefused, HeldFile
 
 @dataclass(frozen=True, slots=True)
 class WatchRecord:
-    """What was in a project, and which of it mounts protected."""
+    """The files of a project that run later, and those that mounts protected."""
 
     root: str
     before: Later
@@ -27,10 +27,12 @@ class WatchRecord:
 
     def write(self, path: Path) -> None:
         """Write the record to disk durably."""
-        draft = path.with_suffix(".new")
+        draft, before = path.with_suffix(".new"), asdict(self.before)
+        # The names in the file are those of earlier versions.
+        before = {"found": before.pop("likenesses"), "ways": before.pop("identities"), **before}
         draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with draft.open("w", encoding="ascii") as file:
-            json.dump({"root": self.root, "before": asdict(self.before), "fixed": self.fixed}, file)
+            json.dump({"root": self.root, "before": before, "fixed": self.fixed}, file)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)

@@ -42,7 +42,7 @@ def limits_of_this_machine() -> ShareLimits:
 
 @dataclass(frozen=True, slots=True)
 class SandboxUsage:
-    """What a confined family uses: its processes and threads, and its memory in bytes."""
+    """The usage of a family of confined processes: its processes and threads, and its memory in bytes."""
 
     processes: int = 0
     memory: int = 0

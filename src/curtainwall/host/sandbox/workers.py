@@ -120,7 +120,7 @@ def _op(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
 
 
 WorkerConfinement = Literal["bubblewrap", "landlock", "none"]
-"""What confines a worker: bubblewrap and a filter, Landlock and a filter, or only resource limits."""
+"""The confinement of a worker: bubblewrap and a filter, Landlock and a filter, or only resource limits."""
 
 _MEMORY: Final = 2048 * MIB
 _INTERPRETER: Final = 3

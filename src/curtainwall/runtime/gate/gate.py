@@ -510,7 +510,7 @@ _LONGEST_NOTICE: Final = 300
 
 
 def _ask_notification(asked: ApprovalAsked, subject: Subject) -> Notification:
-    """Return what hooks are told of an ask; the words of an agent in it are escaped and cut."""
+    """Return the text of an ask for hooks; the agent's words in it are escaped and cut."""
     about = ", ".join(f"{cover.role} {cover.value}" for cover in asked.covers)
     words = inert(f"{subject.tool} waits for an answer to ask {asked.approval}: {about}")
     message = words if len(words) <= _LONGEST_NOTICE else f"{words[: _LONGEST_NOTICE - 1]}…"

@@ -55,7 +55,7 @@ async def finish_call(actor: Actor, permit: CallPermitted, result: ToolResult, b
     try:
         stored = await keep(result.value, blobs)
     except (TryLater, Broken, asyncio.CancelledError) as error:
-        # The call ran, so its outcome stands; only its output is incomplete.
+        # The call ran, so its outcome is kept; only its output is incomplete.
         stored, fault = Payload(inline="it could not be kept"), error
     command = FinishCall(
         by=SYSTEM,

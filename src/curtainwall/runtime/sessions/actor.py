@@ -384,7 +384,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one session decided about some commands, before it is durable."""
+    """One session's decisions about some commands, before they are durable."""
 
     actor: Actor
     tickets: Sequence[Ticket]

@@ -1,4 +1,4 @@
-"""What the web pages need: rules to try calls with, new sessions, records, jobs and teams."""
+"""The ports of the web pages: rules to try calls with, new sessions, records, jobs and teams."""
 
 import json
 import re

@@ -51,7 +51,7 @@ from curtainwall.model import (
 START = "0" * 64
 """The `prev` hash of the first line."""
 
-# What decoding yields for a character of which only the first bytes were written.
+# The result of decoding a character of which only the first bytes were written.
 _HALF_READ = "\ufffd"
 _MARK = ',"hash":"'
 _TAIL = len(_MARK) + 64 + len('"}')

@@ -34,7 +34,7 @@ _READ_AUDITED = f"{READ} AND e.kind IN ({_KINDS}) ORDER BY e.place"
 
 
 class AuditBacklog(NamedTuple):
-    """What the log holds for a file: the log's end, the entry up to which the file was complete, and the audited entries after a cursor."""
+    """The log for a file: its end, the entry up to which the file was complete, and the audited entries after a cursor."""
 
     head: int
     audited: int

@@ -16,7 +16,7 @@ from curtainwall.store.home import private_file
 
 # `struct flock` of 64-bit Linux: type, whence, start, length, pid (which must be 0 for locks of open file descriptions).
 _FLOCK = struct.Struct("hhqqi4x")
-# What messages show about an owner: its byte, its process, and since when. Slots may be overwritten; nothing depends on them.
+# An owner's byte, process and start time, for messages only. Slots may be overwritten; nothing depends on them.
 _SLOT = struct.Struct("<QQQ")
 _SLOTS = 1 << 14
 

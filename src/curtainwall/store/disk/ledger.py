@@ -43,7 +43,7 @@ class PreparedWrite:
 class PreparedBatch:
     """A batch that is ready for a transaction; `erase` names a stream to delete with it.
 
-    A batch is doubtful if a process died after it was told to write it: it may already be in the database.
+    A batch is doubtful if a process died after it was asked to write it: the batch may already be in the database.
     """
 
     writes: list[PreparedWrite]

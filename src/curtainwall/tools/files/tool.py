@@ -68,7 +68,7 @@ def filesystem_runners(
 
 @dataclass(frozen=True, slots=True)
 class _CallScope:
-    """What one call works with besides its arguments."""
+    """The surroundings of one call, besides its arguments."""
 
     place: Place
     masker: Masker

@@ -40,7 +40,7 @@ class WithheldFiles:
 
 @dataclass(frozen=True, slots=True)
 class GitParts:
-    """What every call shares."""
+    """The common part of every call."""
 
     protected: tuple[str, ...]
     sandboxes: Sandboxes

@@ -17,7 +17,7 @@ from curtainwall.tools.git.call import GitCall, denied_names, identity, make_dir
 from curtainwall.tools.git.confined import LOCAL, run_git, try_git
 from curtainwall.tools.runners import CannotDo
 
-_MOST_TOLD: Final = 20
+_MOST_LISTED: Final = 20
 # The output format of `add --dry-run`.
 _NAMED: Final = re.compile(r"(?:add|remove) '(.*)'")
 
@@ -70,7 +70,7 @@ async def _names(call: GitCall, confinement: Confinement, words: Sequence[str]) 
 
 def _note(call: GitCall, words: str, names: Sequence[str]) -> None:
     if names:
-        call.notes.append(words.format(shown_names(names, _MOST_TOLD)))
+        call.notes.append(words.format(shown_names(names, _MOST_LISTED)))
 
 
 def _patterns(call: GitCall, files: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Hooks that a workspace brings along. They run only while they are, byte for byte, what the user trusted."""
+"""The hooks in a workspace's own settings. They run only while they are, byte for byte, what the user trusted."""
 
 import hashlib
 import json
@@ -119,7 +119,7 @@ def _create(path: Path) -> None:
 
 
 def workspace_hooks(path: str | Path, pins: Mapping[str, str]) -> WorkspaceHooks:
-    """Return the hooks that a directory brings along and whether they are trusted; raise `Broken` for invalid settings."""
+    """Return the hooks in a directory's settings and whether they are trusted; raise `Broken` for invalid settings."""
     workspace = os.path.realpath(path)
     parts: dict[str, JsonValue] = {}
     hooks: list[HookSettings] = []

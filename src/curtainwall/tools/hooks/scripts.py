@@ -126,7 +126,7 @@ class Language(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScriptNeeds:
-    """What a script needs.
+    """The needs of a script.
 
     `files` are words that may name files beside it, `modules` its imports by name, and `is_module` tells whether it is a JavaScript
     module. `finds_itself` tells whether it locates files by its own path, `changes_directory` whether it changes to that directory.

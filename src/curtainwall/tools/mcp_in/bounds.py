@@ -37,7 +37,7 @@ class McpBounds:
 
 
 class SocketLoad:
-    """What the connections of one socket cost right now."""
+    """The current cost of the connections of one socket."""
 
     def __init__(self, bounds: McpBounds) -> None:
         self.bounds = bounds

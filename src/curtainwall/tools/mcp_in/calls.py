@@ -120,7 +120,7 @@ _log = logging.getLogger(__name__)
 
 
 class CallParts(Protocol):
-    """What a connection needs from its server."""
+    """The parts of its server that a connection uses."""
 
     session: SessionId
     turn: TurnId | None
@@ -160,10 +160,10 @@ class _Call:
 class McpCalls:
     """Calls by the ids that their client gave them."""
 
-    def __init__(self, room: CallParts, peer: CallClient) -> None:
-        self._room = room
+    def __init__(self, parts: CallParts, peer: CallClient) -> None:
+        self._parts = parts
         self._peer = peer
-        self._bounds = room.load.bounds
+        self._bounds = parts.load.bounds
         self._all: dict[RequestId, _Call] = {}
         self._waiting: deque[_Call] = deque()
 
@@ -209,19 +209,19 @@ class McpCalls:
         while self._waiting and len(self._all) - len(self._waiting) < self._bounds.in_flight:
             call = self._waiting.popleft()
             call.task = asyncio.create_task(self._serve(call))
-            self._room.tasks.add(call.task)
+            self._parts.tasks.add(call.task)
             # A task cancelled before its first step never runs its cleanup, so a callback does it.
             call.task.add_done_callback(partial(self._served, call))
 
     def _served(self, call: _Call, task: asyncio.Task[None]) -> None:
-        self._room.tasks.discard(task)
+        self._parts.tasks.discard(task)
         self._finish(call)
 
     def _finish(self, call: _Call) -> None:
         del self._all[call.id]
-        self._room.load.give_back(call.size)
+        self._parts.load.give_back(call.size)
         if call.watched is not None:
-            self._room.notes.forget(call.watched)
+            self._parts.notes.forget(call.watched)
         self._start()
         self._peer.go_on()
 
@@ -237,13 +237,13 @@ class McpCalls:
             self._peer.send(line)
 
     async def _result(self, call: _Call) -> bytes:
-        room, params = self._room, call.params
-        tool = room.greetings.full_name(cast("str", params["name"]))
+        parts, params = self._parts, call.params
+        tool = parts.greetings.full_name(cast("str", params["name"]))
         try:
             watched = self._watched(call)
-            request = _request(tool, call, watched.call if watched else None, room.turn)
+            request = _request(tool, call, watched.call if watched else None, parts.turn)
             with progress_to(watched.teller.report) if watched else nullcontext():
-                return result_of(await room.gate.request(room.session, request, presence=call.presence), call.version)
+                return result_of(await parts.gate.request(parts.session, request, presence=call.presence), call.version)
         except CurtainwallError as error:
             return failure_of(error, call.version)
 
@@ -252,8 +252,8 @@ class McpCalls:
         meta = call.params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         if is_id(token):
-            name = CallId(ordered_id(self._room.clock.now(), self._room.clock.entropy(5)))
-            call.watched = self._room.notes.watch(name, ProgressReporter(token, self._peer.send))
+            name = CallId(ordered_id(self._parts.clock.now(), self._parts.clock.entropy(5)))
+            call.watched = self._parts.notes.watch(name, ProgressReporter(token, self._peer.send))
         return call.watched
 
 

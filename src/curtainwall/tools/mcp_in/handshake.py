@@ -1,4 +1,4 @@
-"""What a client learns before its first call: the protocol version, our identity, and the tools under names that MCP allows."""
+"""The handshake before a client's first call: the protocol version, our identity, and the tools under names that MCP allows."""
 
 import hashlib
 import re

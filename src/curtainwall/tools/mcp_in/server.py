@@ -14,8 +14,7 @@ from mcp_types.jsonrpc import INVALID_REQUEST
 from curtainwall.host import BACKLOG, SocketFile
 from curtainwall.model import Clock, Feed, Gate, SessionId, TurnId, session_stream
 from curtainwall.tools.mcp_in.bounds import McpBounds, SocketLoad
-from curtainwall.tools.mcp_in.calls import CallParts as CallRoom
-from curtainwall.tools.mcp_in.calls import McpCalls
+from curtainwall.tools.mcp_in.calls import CallParts, McpCalls
 from curtainwall.tools.mcp_in.frames import (
     FrameFault,
     LineBuffer,
@@ -110,8 +109,8 @@ _FRAMES_A_TURN = 16
 _EMPTY = b"{}"
 
 
-class ConnectionParts(CallRoom, Protocol):
-    """What a connection needs from its server."""
+class ConnectionParts(CallParts, Protocol):
+    """The parts of its server that a connection uses."""
 
     connections: "set[McpConnection]"
 
@@ -119,14 +118,14 @@ class ConnectionParts(CallRoom, Protocol):
 class McpConnection(asyncio.Protocol):
     """The protocol of one connection, of either era."""
 
-    def __init__(self, room: ConnectionParts) -> None:
-        self._room = room
-        self._load = room.load
-        self._bounds = room.load.bounds
+    def __init__(self, parts: ConnectionParts) -> None:
+        self._parts = parts
+        self._load = parts.load
+        self._bounds = parts.load.bounds
         self._loop = asyncio.get_running_loop()
         self._era = ProtocolEra()
         self._lines = LineBuffer(self._bounds.line)
-        self._calls = McpCalls(room, self)
+        self._calls = McpCalls(parts, self)
         self._faults = 0
         self._next_turn: asyncio.Handle | None = None
         self._has_ended = False
@@ -138,8 +137,8 @@ class McpConnection(asyncio.Protocol):
         """Accept the connection, or refuse it if there are too many."""
         self._transport = cast("asyncio.Transport", transport)
         self._replies = ReplyWriter(self._transport, self._bounds)
-        self._room.connections.add(self)
-        if len(self._room.connections) > self._bounds.connections:
+        self._parts.connections.add(self)
+        if len(self._parts.connections) > self._bounds.connections:
             self._shut(FrameFault(INVALID_REQUEST, f"there are {self._bounds.connections} connections to this session; close one"))
 
     def data_received(self, data: bytes) -> None:
@@ -174,7 +173,7 @@ class McpConnection(asyncio.Protocol):
         """Release everything."""
         del exc
         self._is_shut = True
-        self._room.connections.discard(self)
+        self._parts.connections.discard(self)
         self._load.give_back(self._lines.clear())
         self._replies.forget()
         self._replies.unwatch()
@@ -255,7 +254,7 @@ class McpConnection(asyncio.Protocol):
             # The reply to the first one must stay the only one with this id.
             self._complain(None, FrameFault(INVALID_REQUEST, "this id names a request that is still in flight; give each its own"))
             return False
-        version, greetings = self._era.admit(request), self._room.greetings
+        version, greetings = self._era.admit(request), self._parts.greetings
         match request.method:
             case "tools/call":
                 self._calls.add(request, version, size)

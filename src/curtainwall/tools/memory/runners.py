@@ -25,7 +25,7 @@ from curtainwall.tools.memory.notes import Note
 from curtainwall.tools.runners import Refiner, Runner, extra_resource, refined
 
 RECALL: Final = "session.recall"
-_MOST_FOUND: Final = 10
+_MOST_RESULTS: Final = 10
 
 Touched = Callable[[SessionId], Awaitable[tuple[str, tuple[Label, ...]]]]
 """Returns a session's agent and the labels it has touched so far."""
@@ -56,7 +56,7 @@ def memory_runners(notebook: Notebook, masker: Masker, touched: Touched, taint: 
 
     async def recall(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
         query = str(prepared.arguments["query"])
-        matches = await asyncio.to_thread(notebook.search, place.workspace, query, _MOST_FOUND)
+        matches = await asyncio.to_thread(notebook.search, place.workspace, query, _MOST_RESULTS)
         # INVARIANT: the session has a note's labels before it has the note.
         labelled = {label: match.note for match in matches for label in match.note.labels}
         if labelled:

@@ -54,7 +54,7 @@ class ServerRefused(CurtainwallError):
 @dataclass(slots=True, eq=False)
 class _Waiting:
     answer: asyncio.Future[tuple[Frame, int]]
-    heard: ProgressListener | None = None
+    on_progress: ProgressListener | None = None
 
 
 class ServerClient:
@@ -214,9 +214,9 @@ class ServerClient:
         fields = params if isinstance(params, dict) else {}
         token, done, total, message = (fields.get(key) for key in ("progressToken", "progress", "total", "message"))
         waiting = self._waiting.get(token) if type(token) is int else None
-        if waiting is None or waiting.heard is None or not isinstance(done, int | float):
+        if waiting is None or waiting.on_progress is None or not isinstance(done, int | float):
             return
-        waiting.heard(
+        waiting.on_progress(
             float(done),
             float(total) if isinstance(total, int | float) else None,
             clean_text(message, 200) if isinstance(message, str) else None,

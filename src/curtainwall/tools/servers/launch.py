@@ -55,7 +55,7 @@ class BridgedProcess:
 
     def __init__(self, process: ConfinedProcess, network: OpenNetwork) -> None:
         self._process = process
-        self._way = network
+        self._network = network
 
     @property
     def stopped(self) -> str | None:
@@ -86,17 +86,17 @@ class BridgedProcess:
         try:
             await self._process.close()
         finally:
-            await self._way.close()
+            await self._network.close()
 
 
 async def start_bridged(
-    argv: Sequence[str], confinement: Confinement, spec: ServerSpec, session: SessionId, ways: ServerNetwork
+    argv: Sequence[str], confinement: Confinement, spec: ServerSpec, session: SessionId, network: ServerNetwork
 ) -> BridgedProcess:
     """Start a confined server with a bridge; raise `ConfinementFailed`."""
     opened: list[OpenNetwork] = []
 
     async def serve(listener: socket.socket) -> None:
-        opened.append(await ways.open(spec, session, listener))
+        opened.append(await network.open(spec, session, listener))
 
     try:
         process = await start_confined(argv, replace(confinement, bridge=Bridge(serve)))
@@ -165,7 +165,7 @@ class LaunchMachine:
     home: str
     never: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-    ways: ServerNetwork | None = None
+    network: ServerNetwork | None = None
     shares: Shares | None = None
 
 
@@ -187,10 +187,10 @@ async def launch(spec: ServerSpec, place: Place | None, machine: LaunchMachine) 
     share = None if machine.shares is None else machine.shares.of(f"server {spec.name}" if place is None else place.session)
     try:
         with charged_to(share):
-            if not spec.network or machine.ways is None or place is None:
+            if not spec.network or machine.network is None or place is None:
                 # Without a session there is nobody to ask, so the server gets no network.
                 return await start_confined(argv, confinement)
-            return await start_bridged(argv, confinement, spec, place.session, machine.ways)
+            return await start_bridged(argv, confinement, spec, place.session, machine.network)
     except ConfinementFailed as error:
         raise CannotStart(f"`{spec.name}` cannot be started: {error}") from error
 

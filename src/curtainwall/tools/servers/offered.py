@@ -128,32 +128,32 @@ class _SchemaCleaner:
 
 
 LONGEST_DESCRIPTION: Final = 2_000
-_TOLD: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_FIELDS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """One tool as its server described it; the fingerprint is computed from `told`."""
+    """One tool as its server described it; the fingerprint is computed from `fields`."""
 
     name: str
-    told: dict[str, JsonValue]
+    fields: dict[str, JsonValue]
     fingerprint: str
 
     @property
     def description(self) -> str:
         """Return its own description, for a model to read as data."""
-        text = self.told.get("description")
+        text = self.fields.get("description")
         return clean_text(text, LONGEST_DESCRIPTION) if isinstance(text, str) else ""
 
     @property
     def schema(self) -> dict[str, JsonValue]:
         """Return the schema of its arguments; raise `Broken` for one that cannot be used."""
-        return harmless_schema(self.told.get("inputSchema"))
+        return harmless_schema(self.fields.get("inputSchema"))
 
     def hint(self, name: str) -> bool | None:
         """Return one of its hints, which are untrusted claims."""
-        annotations = self.told.get("annotations")
+        annotations = self.fields.get("annotations")
         value = annotations.get(name) if isinstance(annotations, dict) else None
         return value if isinstance(value, bool) else None
 
@@ -168,7 +168,7 @@ def parse_tool(tool: dict[str, JsonValue]) -> OfferedTool | None:
     name = tool.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return None
-    fields: dict[str, JsonValue] = {key: tool[key] for key in _TOLD if tool.get(key) is not None}
+    fields: dict[str, JsonValue] = {key: tool[key] for key in _FIELDS if tool.get(key) is not None}
     try:
         exact = canonical_json(fields)
     except (ValueError, RecursionError):
@@ -220,7 +220,7 @@ class StatementLine:
 
 def statement(tool: OfferedTool) -> list[str]:
     """Return the lines of everything that the server says about a tool."""
-    return list(_lines("", tool.told))
+    return list(_lines("", tool.fields))
 
 
 def comparison(before: OfferedTool, now: OfferedTool) -> list[StatementLine]:

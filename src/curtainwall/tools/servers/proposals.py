@@ -220,7 +220,7 @@ def _hides_something(schema: JsonValue) -> bool:
 
 
 def _action(word: str) -> ToolAction | None:
-    """Return the action that a word of a tool's name stands for; `deletes` is `delete`, but `commits` are things."""
+    """Return the action that a word of a tool's name denotes; `deletes` is `delete`, but `commits` are things."""
     if word in _ACTIONS:
         return _ACTIONS[word]
     return _ACTIONS.get(word[:-1]) if word.endswith("s") and word[:-1] not in _ALSO_THINGS else None

@@ -79,7 +79,7 @@ class Reviews:
             "version": _VERSION,
             "about": review.about,
             "changed": sorted(review.changed),
-            "tools": [{"fingerprint": tool.fingerprint, "told": tool.told} for _, tool in sorted(review.tools.items())],
+            "tools": [{"fingerprint": tool.fingerprint, "told": tool.fields} for _, tool in sorted(review.tools.items())],
         }
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._path(server)

@@ -9,7 +9,7 @@ from curtainwall.facts import quoted
 from curtainwall.model import OWN_SERVERS, Broken, Meaning, Role, ToolEffect, fault_of_cases
 
 WORKSPACE: Final = "{workspace}"
-"""Stands for the session's workspace in arguments and paths."""
+"""The placeholder for the session's workspace in arguments and paths."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")

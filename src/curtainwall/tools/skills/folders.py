@@ -37,8 +37,8 @@ class SkillFolder:
     @property
     def digest(self) -> Digest:
         """Return the digest of all names and contents."""
-        told = {name: hashlib.sha256(content).hexdigest() for name, content in self.files.items()}
-        return Digest(hashlib.sha256(canonical_json({**told})).hexdigest())
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in self.files.items()}
+        return Digest(hashlib.sha256(canonical_json({**digests})).hexdigest())
 
     @property
     def size(self) -> int:
@@ -143,13 +143,13 @@ def _some_names(directory: int, most: int) -> list[str]:
 
 def _content(directory: int, name: str, room: int) -> bytes:
     descriptor = os.open(name, _FILE, dir_fd=directory)
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise Unusable(f"`{name}` in it is no file")
     with os.fdopen(descriptor, "rb") as file:
         # One that is too big need not be read to find that out.
-        content = file.read(room + 1) if found.st_size <= room else None
+        content = file.read(room + 1) if status.st_size <= room else None
     if content is None or len(content) > room:
         raise Unusable(f"it is bigger than {MOST_BYTES // 1024 // 1024} MiB, or all of its kind together are too big")
     return content

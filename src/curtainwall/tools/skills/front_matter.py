@@ -30,7 +30,7 @@ class _Composer(yaml.SafeLoader):
         super().fetch_more_tokens()  # pyright: ignore[reportUnknownMemberType] - the library leaves this untyped
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Return the next node, if nothing in it refers to or stands for something else."""
+        """Return the next node, if it contains no alias, anchor or tag."""
         event = cast("Any", self.peek_event())  # pyright: ignore[reportUnknownMemberType] - the library leaves this untyped
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             raise _fault(event, "anchors and aliases are not allowed")

@@ -17,12 +17,12 @@ WORKSPACE_ROOTS: Final = (".curtainwall/skills", ".claude/skills", ".agents/skil
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _MOST: Final = 64
 _MOST_TOGETHER: Final = 32 * 1024 * 1024
-"""Bytes of all skills that a workspace brings along: they are read before each turn, and while everybody waits at each loading."""
+"""The maximum size of all skills of a workspace together: they are read before each turn and at each loading, while others wait."""
 _LONGEST_DESCRIPTION: Final = 1_024
 
 
 class SkillTrust(StrEnum):
-    """How a skill stands: the user's own, seen by a human as it is, seen when it was otherwise, or never seen."""
+    """The trust in a skill: it is the user's own, a human saw it as it is, saw an earlier version, or never saw it."""
 
     OWN = "yours"
     PINNED = "pinned"
@@ -31,7 +31,7 @@ class SkillTrust(StrEnum):
 
     @property
     def is_known(self) -> bool:
-        """Tell whether nobody has to be asked."""
+        """Tell whether no one has to be asked."""
         return self in (SkillTrust.OWN, SkillTrust.PINNED)
 
 
@@ -46,10 +46,10 @@ class Skill:
     folder: SkillFolder
     trust: SkillTrust
     others: Mapping[str, SkillTrust] = field(default_factory=dict[str, SkillTrust])
-    """How every file but SKILL.md stands."""
+    """The trust in every file but SKILL.md."""
 
     def trust_in(self, file: str) -> SkillTrust:
-        """Return how one file stands: a yes is for the file that was shown, as long as nothing in the folder changes."""
+        """Return the trust in one file: approval covers the file that was shown, as long as nothing in the folder changes."""
         return self.trust if file == MAIN else self.others[file]
 
     @property
@@ -65,14 +65,14 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class SkippedFolder:
-    """A folder that is no skill here, and why."""
+    """A folder that was skipped, and why."""
 
     path: str
     why: str
 
 
 class SkillIndex:
-    """The skills of one home, and the pins of those that workspaces brought along."""
+    """The skills of one home, and the pins of skills in workspaces."""
 
     def __init__(self, own: Path, pins: Path) -> None:
         self._own = str(own)
@@ -80,7 +80,7 @@ class SkillIndex:
 
     def look(self, workspace: Workspace) -> tuple[Sequence[Skill], Sequence[SkippedFolder]]:
         """Return the skills of a session, the user's first, and the folders that are none, with why."""
-        found: dict[str, Skill] = {}
+        skills: dict[str, Skill] = {}
         passed: list[SkippedFolder] = []
         pins, room = self._pins.all(), _MOST_TOGETHER
         for path, is_own in self._folders(workspace):
@@ -94,11 +94,11 @@ class SkillIndex:
                 passed.append(SkippedFolder(path, str(fault)))
                 continue
             room -= 0 if is_own else read
-            if skill.name in found:
-                passed.append(SkippedFolder(path, f"`{found[skill.name].path}` has the same name and comes first"))
+            if skill.name in skills:
+                passed.append(SkippedFolder(path, f"`{skills[skill.name].path}` has the same name and comes first"))
             else:
-                found[skill.name] = skill
-        return tuple(found.values()), tuple(passed)
+                skills[skill.name] = skill
+        return tuple(skills.values()), tuple(passed)
 
     def get(self, name: str, workspace: Workspace) -> Skill:
         """Return the skill of that name as it is now; raise `NotFound` with the names there are."""

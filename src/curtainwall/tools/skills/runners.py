@@ -71,9 +71,9 @@ def _load(shelf: SkillIndex, prepared: Prepared, permit: CallPermitted, place: P
     if not skill.trust_in(wanted).is_known and permit.is_approved_by_human:
         shelf.pin(skill, wanted)
     source = "the workspace" if skill.is_of_workspace else "the user"
-    told: dict[str, JsonValue] = {"name": name, "from": source, "path": skill.path, "digest": skill.digest, "text": text}
+    result: dict[str, JsonValue] = {"name": name, "from": source, "path": skill.path, "digest": skill.digest, "text": text}
     others: list[JsonValue] = [file for file in skill.folder.files if file != wanted]
-    return ToolResult(ok=True, value={**told, "files": others} if others else told)
+    return ToolResult(ok=True, value={**result, "files": others} if others else result)
 
 
 def _shown(skill: Skill, file: str) -> str:

@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
 def drawn_ways(looks: Renderer, text: str) -> list[str]:
     card = looks.card([CardLine("added", text), CardLine("head", text)])
     told = EventLine("bad", text)
-    return [looks.markdown(text), looks.quoted(text), looks.line(text), looks.said(text, text), looks.event_line(told), card]
+    return [looks.markdown(text), looks.quoted(text), looks.line(text), looks.human(text, text), looks.event_line(told), card]
 
 
 @covers("terminal.inert")

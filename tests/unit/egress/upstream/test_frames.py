@@ -29,7 +29,7 @@ def test_chunks_say_the_same_however_they_are_cut(pieces: list[bytes], data: st.
         assert not framing.done or start == end
         content += framing.feed(whole[start:end]) if start < end else b""
     assert (content, framing.done) == (b"".join(pieces), True)
-    framing.ended(said=True)
+    framing.ended(announced=True)
 
 
 @given(st.binary(max_size=200))
@@ -67,7 +67,7 @@ def test_a_length_is_kept_to() -> None:
     framing = framed(200, [(b"content-length", b"5")])
     assert (framing.feed(b"hel"), framing.done) == (b"hel", False)
     with pytest.raises(Broke, match="hung up"):
-        framing.ended(said=True)
+        framing.ended(announced=True)
     assert (framing.feed(b"lo"), framing.done, framing.spoilt) == (b"lo", True, False)
 
 
@@ -80,7 +80,7 @@ def test_what_comes_after_the_end_spoils_the_connection_and_is_no_content(header
 def test_without_any_length_the_end_of_the_connection_is_the_end() -> None:
     framing = framed(200, [])
     assert (framing.feed(b"x"), framing.done, framing.length) == (b"x", False, None)
-    framing.ended(said=True)
+    framing.ended(announced=True)
     assert framing.done
 
 
@@ -88,7 +88,7 @@ def test_an_end_that_nobody_said_is_none_where_nothing_else_tells_the_end() -> N
     framing = framed(200, [])
     framing.feed(b"x")
     with pytest.raises(Broke, match="hung up"):
-        framing.ended(said=False)
+        framing.ended(announced=False)
 
 
 def test_some_answers_have_no_body_and_some_framings_are_not_known() -> None:

@@ -43,5 +43,5 @@ def test_several_keys_are_looked_for_and_headers_that_hold_one_are_dropped() -> 
     held, free = (b"x-echo", b"it is second-key"), (b"x-echo", b"it is not")
     assert guard.headers([free]) == [free]
     assert guard.headers([free, held]) == [free]
-    assert guard.found == 3
+    assert guard.redacted == 3
     assert guard.headers([free, (b"second-key", b"its name is one")]) == [free]

@@ -160,12 +160,12 @@ class ProviderModel:
         response, programs = with_valid_calls(response)
         text = reply_text(response)
         if prompt.may_run:
-            said = AgentMessage(text=text, programs=programs, kept=dump_reply(response))
+            message = AgentMessage(text=text, programs=programs, kept=dump_reply(response))
         else:
-            said = AgentMessage(text=text)
+            message = AgentMessage(text=text)
         raw = tape.recording()
         raw["body"] = line.without_key(str(raw["body"]))
-        return ModelReply(message=said, raw=raw, usage=self._usage(prompt, said, response), stop_reason=_stop_reason(response))
+        return ModelReply(message=message, raw=raw, usage=self._usage(prompt, message, response), stop_reason=_stop_reason(response))
 
     def _usage(self, prompt: Prompt, reply: AgentMessage, response: ModelResponse) -> Usage:
         used = response.usage

@@ -58,9 +58,12 @@ def shortened(text: str, most: int) -> str:
     return f"{text[:half]} […{len(text) - 2 * half} characters left out…] {text[-half:]}"
 
 
-def plain_account(items: Sequence[ConversationItem], most: int = 6_000) -> str:
+_LONGEST_ACCOUNT: Final = 6_000
+
+
+def plain_account(items: Sequence[ConversationItem]) -> str:
     """Return a plain account of a conversation, for a model that cannot summarise: who said what and which programs ran, shortened."""
-    share = max(200, most // max(1, len(items)))
+    share = max(200, _LONGEST_ACCOUNT // max(1, len(items)))
     lines: list[str] = []
     for item in items:
         match item:
@@ -73,7 +76,7 @@ def plain_account(items: Sequence[ConversationItem], most: int = 6_000) -> str:
                 lines.append(f"That gave: {shortened(text, share)}")
             case _:
                 assert_never(item)
-    return shortened("\n".join(lines), most)
+    return shortened("\n".join(lines), _LONGEST_ACCOUNT)
 
 
 # A character is at most a few tokens. A request also contains the tool and some framing, a reply also hidden reasoning.

@@ -73,7 +73,7 @@ class ContainerAgent:
         self._histories: dict[SessionId, ExternalHistory] = {}
         self._wards: dict[SessionId, RightsWatch] = {}
         self._kept: dict[SessionId, asyncio.Task[None]] = {}
-        """Watches over projects in which a container goes on after its turn."""
+        """Watches projects in which a container keeps running after its turn."""
 
     async def work(self, at: TurnAt) -> TurnResult:
         """Work on the turn until it is done or has to wait; if a stricter mode revokes the container, continue in another."""
@@ -142,7 +142,7 @@ class ContainerAgent:
             await telling.note(note)
         if guard.held:
             held = [_masked(file, telling) for file in guard.held]
-            await telling.record(held_noted(held, self._around.clock.now(), is_told=True))
+            await telling.record(held_noted(held, self._around.clock.now(), is_reported=True))
         guard.notes.clear()
         guard.held.clear()
 
@@ -178,11 +178,11 @@ class ContainerAgent:
     ) -> TurnResult:
         around, folders = self._around, guard.folders
         assert past.workspace is not None
-        wish = await self._request(at.session, past, adapter.name, folders, telling)
+        request = await self._request(at.session, past, adapter.name, folders, telling)
         async with (
             # The container takes longest, so it starts while its sockets are opened.
-            enter_beside(around.fleet.borrow(wish, telling.does)) as container,
-            around.outside.open(at, folders.run, wish.user, tuple(adapter.providers)) as reach,
+            enter_beside(around.fleet.borrow(request, telling.does)) as container,
+            around.outside.open(at, folders.run, request.user, tuple(adapter.providers)) as reach,
         ):
             held = await container()
             turn = ContainerTurn(around, at, past, adapter, held, reach, telling, lambda: self._synced(at.session))
@@ -196,7 +196,7 @@ class ContainerAgent:
                     raise ContainerGone("the mode allows less than the container that was made for it")
                 return await turn.work()
             finally:
-                guard.is_watched_on = guard.is_watched and wish.is_kept and around.fleet.has(at.session)
+                guard.is_watched_on = guard.is_watched and request.is_kept and around.fleet.has(at.session)
                 if guard.is_watched and not guard.is_watched_on:
                     # What the agent left running must not change the project once nobody watches.
                     await asyncio.shield(around.fleet.drop(at.session))
@@ -249,7 +249,7 @@ class ContainerAgent:
         self._histories.pop(session, None)
 
     async def wake(self, session: SessionId) -> str:
-        """Start nothing, and say so: a container may start only after its project was examined, when a turn begins."""
+        """Return the state of the container without starting it: that may happen only in a turn, after its project was examined."""
         fleet = self._around.fleet
         if fleet.has(session):
             try:

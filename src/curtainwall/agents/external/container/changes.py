@@ -25,7 +25,7 @@ def find_changes(workspace: Path, since: int) -> tuple[list[str], int]:
 
     Links are not followed, and what lies too deep, or comes after very many entries, is not looked at.
     """
-    found, more, entries = list[str](), 0, 0
+    changed, more, entries = list[str](), 0, 0
     for directory, names, files, at in os.fwalk(workspace, follow_symlinks=False):
         relative = os.path.relpath(directory, workspace)
         is_too_deep = relative.count("/") >= _DEEPEST or len(relative) > _LONGEST_PATH
@@ -36,13 +36,13 @@ def find_changes(workspace: Path, since: int) -> tuple[list[str], int]:
         for name in candidates:
             if not _has_changed(name, at, since):
                 continue
-            if len(found) < MOST_LISTED:
-                found.append(_printable(os.path.normpath(os.path.join(relative, name))))
+            if len(changed) < MOST_LISTED:
+                changed.append(_printable(os.path.normpath(os.path.join(relative, name))))
             else:
                 more += 1
         if entries > _MOST_ENTRIES:
             break
-    return found, more
+    return changed, more
 
 
 def _has_changed(name: str, at: int, since: int) -> bool:

@@ -124,7 +124,7 @@ class Engine:
         with self._in_our_words():
             return await _info(self._open())
 
-    async def found(self, session: SessionId | None = None) -> Sequence[ListedContainer]:
+    async def list_containers(self, session: SessionId | None = None) -> Sequence[ListedContainer]:
         """Return our containers, of one session or of all, oldest first."""
         label = OWNER if session is None else f"{SESSION}={session}"
         with self._in_our_words():

@@ -66,7 +66,7 @@ class HeldContainer:
     """A container that this process owns."""
 
     id: str
-    wish: ContainerRequest
+    request: ContainerRequest
     lifeline: Lifeline
     forwards: PortForwards
     note: str = ""
@@ -92,16 +92,16 @@ class Fleet:
         self._changed = asyncio.Condition()
 
     @asynccontextmanager
-    async def borrow(self, wish: ContainerRequest, tell: Notify) -> AsyncGenerator[HeldContainer]:
+    async def borrow(self, request: ContainerRequest, tell: Notify) -> AsyncGenerator[HeldContainer]:
         """Lend a session its running container; `tell` is called if the session has to wait."""
-        limits, folders = self.limits, wish.folders
+        limits, folders = self.limits, request.folders
         places = folders.workspace, folders.state
         # For a running container, only the disks can have become a problem.
         require_free_space(limits.free_disk, *places)
-        held = await self._taken_up(wish, tell)
+        held = await self._taken_up(request, tell)
         if not isinstance(held, HeldContainer):
-            await self.engine.check(wish.image, limits.free_disk, *places, remedy=wish.remedy)
-            held = await self._made(wish, tell, note=held)
+            await self.engine.check(request.image, limits.free_disk, *places, remedy=request.remedy)
+            held = await self._made(request, tell, note=held)
         held.is_busy = True
         try:
             yield held
@@ -160,7 +160,7 @@ class Fleet:
 
     async def clean(self) -> int:
         """Remove the containers whose owners are dead, and return their number."""
-        dead = [each for each in await self.engine.found() if each.owner is not None and not each.owner.is_alive]
+        dead = [each for each in await self.engine.list_containers() if each.owner is not None and not each.owner.is_alive]
         for each in dead:
             await self.engine.remove(each.id)
         return len(dead)
@@ -173,16 +173,16 @@ class Fleet:
             with suppress(CurtainwallError):
                 await self.drop(session)
 
-    async def _taken_up(self, wish: ContainerRequest, tell: Notify) -> HeldContainer | str:
+    async def _taken_up(self, request: ContainerRequest, tell: Notify) -> HeldContainer | str:
         """Return the session's existing container, or a note about one that is gone."""
-        held = self._held.get(wish.session)
+        held = self._held.get(request.session)
         if held is None:
             return ""
         await _stop(held)
         try:
             state = await self.engine.state(held.id)
-            if (ended := self._how_it_ended(state)) or held.wish != wish:
-                await self.drop(wish.session)
+            if (ended := self._how_it_ended(state)) or held.request != request:
+                await self.drop(request.session)
                 return f"{ended}; what still ran in it is gone, and the agent goes on in a new one" if ended else ""
             if state.get("Paused"):
                 await self._wait_for_room(None, tell)
@@ -193,13 +193,13 @@ class Fleet:
             raise
         return held
 
-    async def _made(self, wish: ContainerRequest, tell: Notify, note: str = "") -> HeldContainer:
+    async def _made(self, request: ContainerRequest, tell: Notify, note: str = "") -> HeldContainer:
         """Create a container, then start it when there is room; creating it first keeps its place in the queue."""
-        await self._replace_leftovers(wish.session)
-        lifeline = await Lifeline.open(wish.folders.run / LIFELINE_SOCKET, wish.user)
+        await self._replace_leftovers(request.session)
+        lifeline = await Lifeline.open(request.folders.run / LIFELINE_SOCKET, request.user)
         try:
-            config = container_config(wish, self.limits, self._owner, self._house)
-            container = await self.engine.create(config, f"curtainwall-{wish.session}")
+            config = container_config(request, self.limits, self._owner, self._house)
+            container = await self.engine.create(config, f"curtainwall-{request.session}")
             try:
                 await self._wait_for_room(container, tell)
                 await self.engine.start(container)
@@ -210,11 +210,11 @@ class Fleet:
             lifeline.close()
             raise
         forwards = PortForwards(self.engine, container)
-        held = self._held[wish.session] = HeldContainer(container, wish, lifeline, forwards)
+        held = self._held[request.session] = HeldContainer(container, request, lifeline, forwards)
         try:
-            held.note = "; ".join((*filter(None, (note,)), *await forwards.open(wish.ports)))
+            held.note = "; ".join((*filter(None, (note,)), *await forwards.open(request.ports)))
         except BaseException:
-            await asyncio.shield(self.drop(wish.session))
+            await asyncio.shield(self.drop(request.session))
             raise
         return held
 
@@ -226,14 +226,14 @@ class Fleet:
         a container of another process is idle, however long that process lives.
         """
         await self.clean()
-        for each in await self.engine.found(session):
+        for each in await self.engine.list_containers(session):
             await self.engine.remove(each.id)
 
     async def _wait_for_room(self, ticket: str | None, tell: Notify) -> None:
         """Return when the containers that run, or are queued before this one, are fewer than the limit."""
         is_notified = False
         while True:
-            every = [each for each in await self.engine.found() if each.house == self._house]
+            every = [each for each in await self.engine.list_containers() if each.house == self._house]
             ids = [each.id for each in every]
             before = every[: ids.index(ticket)] if ticket in ids else every
             ahead = sum(each.state == "running" for each in every) + sum(each.state == "created" for each in before)
@@ -253,18 +253,18 @@ class Fleet:
         resting = [held for held in self._held.values() if held.resting is not None and not held.is_busy]
         if not resting:
             return False
-        await self.drop(min(resting, key=lambda held: held.rested_at).wish.session)
+        await self.drop(min(resting, key=lambda held: held.rested_at).request.session)
         return True
 
     def _let_rest(self, held: HeldContainer) -> None:
         """Start the idle clock of one of our containers."""
-        if self._held.get(held.wish.session) is held:
+        if self._held.get(held.request.session) is held:
             held.rested_at = time.monotonic()
-            held.resting = asyncio.create_task(self._rest(held), name=f"container of {held.wish.session} rests")
+            held.resting = asyncio.create_task(self._rest(held), name=f"container of {held.request.session} rests")
 
     async def _rest(self, held: HeldContainer) -> None:
         """Pause an idle container and remove it later, or at once if something in it fills the disk."""
-        if held.wish.is_kept:
+        if held.request.is_kept:
             # What was left running on purpose, such as a server, is not frozen.
             await self._keeps_within_limits(held, self.limits.remove_after)
         elif await self._keeps_within_limits(held, pause_after := min(self.limits.pause_after, self.limits.remove_after)):
@@ -272,14 +272,14 @@ class Fleet:
                 await self.engine.pause(held.id)
                 await self._tell_waiters()
             await asyncio.sleep(self.limits.remove_after - pause_after)
-        if self._held.get(held.wish.session) is held and not held.is_busy:
+        if self._held.get(held.request.session) is held and not held.is_busy:
             # If the engine does not answer, the container stays ours and idle: nobody else may remove it while we live.
             with suppress(CurtainwallError):
-                await self.drop(held.wish.session)
+                await self.drop(held.request.session)
 
     async def _keeps_within_limits(self, held: HeldContainer, seconds: float) -> bool:
         """Watch the disk for this long; return False as soon as it is too full. The next turn reports which limit was reached."""
-        folders, until = held.wish.folders, time.monotonic() + seconds
+        folders, until = held.request.folders, time.monotonic() + seconds
         disk = DiskUse(folders, self.limits.disk)
         try:
             while (left := until - time.monotonic()) > 0:
@@ -298,7 +298,7 @@ class Fleet:
             await self.engine.remove(held.id)
         except BaseException:
             # It is still ours. Removal is tried again after the idle time, and when we shut down.
-            if self._held.setdefault(held.wish.session, held) is held and not held.is_busy:
+            if self._held.setdefault(held.request.session, held) is held and not held.is_busy:
                 self._let_rest(held)
             raise
         await held.forwards.close()

@@ -1,4 +1,4 @@
-"""What a container may do to its workspace: files that run later are guarded, and a stricter mode ends the container at once.
+"""The rights of a container in its workspace: files that run later are guarded, and a stricter mode ends the container at once.
 
 Existing files that run later are protected by mounts. New ones are found when the turn is over and set aside under a name that nothing
 runs. Meanwhile a record of what was there is kept beside the session, so that after a crash the next turn finds what the agent left.
@@ -32,7 +32,7 @@ _PATIENCE: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ContainerRights:
-    """What a container can do. Its mounts cannot change while it runs, so these are its rights until it ends."""
+    """The rights of a container. Its mounts cannot change while it runs, so these hold until it ends."""
 
     changes_files: bool
     is_free: bool
@@ -134,7 +134,7 @@ class GuardedFolders:
     is_watched: bool = False
     """New files are examined when the turn is over, and nothing may run there afterwards, unless it is watched on."""
     is_watched_on: bool = False
-    """The container goes on after the turn, so the record stays, and somebody has to watch."""
+    """Whether the project is also watched after the turn, because its container keeps running; then the record stays."""
 
 
 @asynccontextmanager
@@ -197,9 +197,9 @@ def set_aside_left(orientation: Path, *, is_over: bool) -> list[HeldFile]:
 
 def _set_aside(record: Path, watched: WatchRecord) -> tuple[list[str], list[HeldFile]]:
     """Set aside what runs on its own for the last time, and remove the record."""
-    found = _look(record, watched)
+    notes_and_files = _look(record, watched)
     record.unlink(missing_ok=True)
-    return found
+    return notes_and_files
 
 
 def _look(record: Path, watched: WatchRecord) -> tuple[list[str], list[HeldFile]]:

@@ -1,4 +1,4 @@
-"""What a container is made from: limits, folders, mounts, sockets, and the engine's configuration. Nothing else is mounted."""
+"""The specification of a container: limits, folders, mounts, sockets, and the engine's configuration. Nothing else is mounted."""
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ class EngineMissing(TryLater):
 
 
 class ImageMissing(NotFound):
-    """There is no such image; the message says how to build it."""
+    """The image is missing; the message says how to build it."""
 
 
 class ImageUnclear(NotFound):
@@ -55,7 +55,7 @@ class ContainerLimits:
     free_disk: int = 256 * 1024**2
     """How much disk space must be free before anything starts."""
     disk: int = 10 * _GIB
-    """What the workspace and the agent's home may hold together; in a project, what a turn may add to it."""
+    """The maximum size of the workspace and the agent's home together; in a project, of what a turn may add."""
 
     @property
     def memory_text(self) -> str:
@@ -103,7 +103,7 @@ class ContainerFolders:
     hidden: tuple[str, ...] = ()
     """Sockets and named pipes in the workspace to hide: a read-only mount would not keep an agent from the services behind them."""
     shared: tuple[Path, ...] = ()
-    """What else the agent can fill: caches and mounts, whose growth counts as well."""
+    """The other places that the agent can fill, caches and mounts; their growth counts too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,22 +139,22 @@ class ContainerRequest:
     mounts: Sequence[ExtraMount] = ()
     ports: Sequence[ForwardedPort] = ()
     variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """What the user adds to the agent's environment."""
+    """Environment variables that the user adds."""
     is_kept: bool = False
-    """What runs in it goes on after the turn."""
+    """Whether its programs keep running after the turn."""
     remedy: str = field(default=BUILD, compare=False)
     """What to do if there is no such image."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerExtras:
-    """What a user adds to an agent's containers."""
+    """A user's additions to an agent's containers."""
 
     mounts: tuple[ExtraMount, ...] = ()
     ports: tuple[ForwardedPort, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     keeps_running: bool = False
-    """What the agent leaves running in a project goes on after the turn."""
+    """Whether programs that the agent leaves running in a project keep running after the turn."""
 
 
 async def _nothing() -> None:
@@ -231,9 +231,9 @@ A second process bridges from a port to the models, because no agent can use a p
 _SHARED = 64 * 1024**2
 
 
-def container_config(wish: ContainerRequest, limits: ContainerLimits, owner: ContainerOwner, house: str = "") -> dict[str, JsonValue]:
+def container_config(request: ContainerRequest, limits: ContainerLimits, owner: ContainerOwner, house: str = "") -> dict[str, JsonValue]:
     """Return the configuration of a session's container."""
-    folders = wish.folders
+    folders = request.folders
     mounts: list[JsonValue] = [
         _mount(str(folders.workspace), WORKSPACE, is_readonly=folders.is_readonly),
         *(_mount(path, _inside(path, folders), is_readonly=False) for path in folders.pinned),
@@ -243,23 +243,23 @@ def container_config(wish: ContainerRequest, limits: ContainerLimits, owner: Con
         # A read-only mount still lets the agent connect to a socket, but not replace it.
         _mount(str(folders.run), RUN, is_readonly=True),
         _mount(str(folders.state), HOME, is_readonly=False),
-        *(_mount(str(program.here), program.inside, is_readonly=True) for program in wish.programs),
-        *(_mount(str(extra.here), extra.inside, is_readonly=extra.is_readonly) for extra in wish.mounts),
+        *(_mount(str(program.here), program.inside, is_readonly=True) for program in request.programs),
+        *(_mount(str(extra.here), extra.inside, is_readonly=extra.is_readonly) for extra in request.mounts),
         *(
             _mount(os.devnull, f"{extra.inside}{path[len(str(extra.here)) :]}", is_readonly=True)
-            for extra in wish.mounts
+            for extra in request.mounts
             for path in extra.hidden
         ),
     ]
     return {
-        "Image": wish.image,
+        "Image": request.image,
         "Entrypoint": [],
         "Cmd": list[JsonValue](MAIN),
-        "User": f"{wish.user}:{wish.group}",
+        "User": f"{request.user}:{request.group}",
         "WorkingDir": WORKSPACE,
         "Hostname": "agent",
         "Env": [f"HOME={HOME}"],
-        "Labels": {OWNER: owner.label, HOUSE: house, SESSION: wish.session, AGENT: wish.agent},
+        "Labels": {OWNER: owner.label, HOUSE: house, SESSION: request.session, AGENT: request.agent},
         "HostConfig": {
             "NetworkMode": "none",
             "Privileged": False,

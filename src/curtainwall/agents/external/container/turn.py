@@ -173,14 +173,14 @@ class ContainerTurn:
         attempt = _Attempt(task, self.adapter.launch(task))
         sizes = await self._sizes(conversation)
         files = {**attempt.launch.files, "ca.pem": self.reach.certificates, "message": _as_message(attempt.launch.preface, message)}
-        await asyncio.to_thread(write_orientation, self.held.wish.folders, files)
-        attempt.changed_since = disk_time(self.held.wish.folders.orientation / "message")
+        await asyncio.to_thread(write_orientation, self.held.request.folders, files)
+        attempt.changed_since = disk_time(self.held.request.folders.orientation / "message")
         fleet = self.around.fleet
         await copy_for_root(fleet.engine, self.held.id, attempt.launch.root_files)
-        folders = self.held.wish.folders
+        folders = self.held.request.folders
         watch = ContainerTurnWatch(fleet.engine, self.held.id, fleet.limits, self._worked, folders)
         # What we set outranks what the user adds.
-        environment = {**self.held.wish.variables, **attempt.launch.environment}
+        environment = {**self.held.request.variables, **attempt.launch.environment}
         async with open_run(fleet.engine, self.held.id, attempt.launch.command, environment) as run:
             try:
                 stopped = await self._listen_or_stop(run, attempt, watch)
@@ -283,7 +283,7 @@ class ContainerTurn:
         if attempt.failures:
             failure = f"{name}: {'; '.join(dict.fromkeys(attempt.failures))}"
         elif attempt.code == _NOT_FOUND:
-            failure = f"the image `{self.held.wish.image}` has no program `{attempt.launch.command[0]}`; build it anew"
+            failure = f"the image `{self.held.request.image}` has no program `{attempt.launch.command[0]}`; build it anew"
         elif attempt.code != 0:
             failure = f"{name} ended with exit code {attempt.code}{self._last_errors(attempt)}"
         elif not attempt.is_finished:
@@ -357,7 +357,7 @@ class ContainerTurn:
 
     async def _note_changes(self, attempt: _Attempt) -> None:
         """Record which files of the workspace changed: the agent's own tools do not go through the gate."""
-        folders = self.held.wish.folders
+        folders = self.held.request.folders
         if attempt.changed_since is None or folders.is_readonly:
             return
         paths, more = await asyncio.to_thread(find_changes, folders.workspace, attempt.changed_since)
@@ -375,7 +375,7 @@ class ContainerTurn:
     def _task(self, conversation: str) -> Task:
         provider, model = self._model()
         name = conversation or str(uuid.UUID(bytes=self.around.clock.entropy(16), version=4))
-        reach, is_readonly = self.reach, self.held.wish.folders.is_readonly
+        reach, is_readonly = self.reach, self.held.request.folders.is_readonly
         instructions = (reach.instructions, self.past.instructions)
         text = orientation(is_readonly=is_readonly, tools=reach.tools, hosts=reach.hosts, instructions=instructions)
         return Task(name, not conversation, text, provider, model, self.reach.keys)
@@ -395,7 +395,7 @@ class ContainerTurn:
         return not self.adapter.transcripts(conversation) or bool(await self._sizes(conversation))
 
     async def _sizes(self, conversation: str) -> Mapping[Path, int]:
-        return await state_sizes(self.held.wish.folders.state, self.adapter.transcripts(conversation) if conversation else ())
+        return await state_sizes(self.held.request.folders.state, self.adapter.transcripts(conversation) if conversation else ())
 
 
 def _as_message(preface: str, message: str) -> str:

@@ -204,7 +204,7 @@ class ContainerTurnWatch(TurnWatch):
         """Return the seconds until the time is up, the disk may be full, or the container can be paused."""
         if not self.asked:
             return min(_ROOM_EVERY, self.left)
-        return None if self._is_paused else min(_ROOM_EVERY, max(0.0, self.heard_at + self._pause_after - time.monotonic()))
+        return None if self._is_paused else min(_ROOM_EVERY, max(0.0, self.last_sign_at + self._pause_after - time.monotonic()))
 
     async def look(self) -> None:
         """Pause or resume the container, and record the work done.
@@ -222,7 +222,7 @@ class ContainerTurnWatch(TurnWatch):
         await self._disk.close()
 
     async def _pause_or_go_on(self) -> None:
-        is_quiet = time.monotonic() - self.heard_at >= self._pause_after
+        is_quiet = time.monotonic() - self.last_sign_at >= self._pause_after
         with suppress(CurtainwallError):
             if self.asked and is_quiet and not self._is_paused:
                 self._is_paused = True

@@ -38,7 +38,7 @@ class ProcessHistory(foreign.ExternalHistory):
     size: int = 0
 
     def sync(self, feed: Feed, session: SessionId) -> None:
-        """Take in the events after the cursor; raise `NotFound` if the log is empty."""
+        """Apply the events after the cursor; raise `NotFound` if the log is empty."""
         for recorded in feed.read(session_stream(session), self.cursor):
             self.take(recorded.event)
             self.cursor = recorded.seq
@@ -46,13 +46,13 @@ class ProcessHistory(foreign.ExternalHistory):
             raise NotFound(f"there is no session `{session}`")
 
     def take(self, event: AnyEvent) -> None:
-        """Take in the next event."""
+        """Apply the next event."""
         if isinstance(event, ContextMeasured):
             self.used, self.size = event.used, event.size
         foreign.ExternalHistory.take(self, event)
 
     def note(self, data: Mapping[str, object]) -> None:
-        """Take in a note of this package: a conversation was started or adopted, or a message was delivered."""
+        """Apply a note of this package: a conversation was started or adopted, or a message was delivered."""
         before = self.conversation
         foreign.ExternalHistory.note(self, data)
         if self.conversation != before:
@@ -82,7 +82,7 @@ class ProcessHistory(foreign.ExternalHistory):
         return sum(any(speaker == "You" for speaker, _ in self.transcript[begin:end]) for begin, end in spans)
 
     def text_since(self, mark: str) -> str:
-        """Return what was said after a delivered message and its answer."""
+        """Return the messages after a delivered message and its answer."""
         places = [place for name, place in self.marks if name == mark]
         after = self.transcript[places[-1] :] if places else []
         # Skip the answer to the message itself: the transcript has it if it has the message.
@@ -169,7 +169,7 @@ _CARRIED = "This goes on from an earlier conversation, which came to this:\n\n{t
 
 @dataclass(frozen=True, slots=True)
 class ConversationOpening:
-    """What to do before the message is sent."""
+    """The steps before a message is sent."""
 
     conversation: str
     is_new: bool

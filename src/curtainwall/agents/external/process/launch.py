@@ -19,7 +19,7 @@ EXTENSION: Final = "process"
 """The log keeps this package's notes under this name."""
 
 BETWEEN_TURNS: Final = "between turns"
-"""Stands for a turn while an agent works outside one, to compact its history."""
+"""The turn id while an agent works outside any turn, to compact its history."""
 
 TOOLS_SOCKET: Final = "mcp.sock"
 EGRESS_SOCKET: Final = "egress.sock"

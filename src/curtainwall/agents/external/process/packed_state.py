@@ -87,7 +87,7 @@ def unpack_state(folders: ProcessFolders) -> None:
 
 
 def _is_empty(directory: Path) -> bool:
-    """Tell whether there are no files: whoever opens a session prepares its directories, also those of an archived one."""
+    """Tell whether there are no files. Opening a session always creates its directories, even those of an archived one."""
     return not directory.is_dir() or not any(directory.iterdir())
 
 

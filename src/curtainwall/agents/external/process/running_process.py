@@ -40,7 +40,7 @@ _HAND_OVER: Final = 45.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessMeans:
-    """What every process needs: the opener of its sockets, its limits, its user, and the sessions' shares of this machine."""
+    """The parts that every process needs: the opener of its sockets, its limits, its user, and the sessions' shares of this machine."""
 
     outside: ProcessSockets
     limits: ProcessLimits
@@ -65,7 +65,7 @@ class RunningProcess:
         self.names = {start.conversation}
         """The names that the agent has called it by."""
         self._other_locks: list[FileLock] = []
-        self.has_been_told = False
+        self.has_had_message = False
         """It got a message before the current one, and may still be answering that."""
         self.reach = ProcessNetwork()
         self._process: ConfinedProcess | None = None

@@ -73,7 +73,7 @@ async def summarise(running: RunningProcess, mark: str, patience: float) -> Shor
 async def _exchange(running: RunningProcess, text: str, mark: str, patience: float) -> list[Signal]:
     """Send a message outside any turn of the session, and return all signals until it is done."""
     received: list[Signal] = []
-    is_taken_up, running.has_been_told = not running.has_been_told, True
+    is_taken_up, running.has_had_message = not running.has_had_message, True
     await running.send(message_line(text, mark))
     try:
         async with asyncio.timeout(patience):

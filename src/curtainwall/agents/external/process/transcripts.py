@@ -70,7 +70,7 @@ class Damage:
 
 
 GONE: Final = Damage("its file is gone")
-"""There is no file."""
+"""The file is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,13 +80,13 @@ class ProcessTurnWatch(TurnWatch):
         """Count the time since the last look."""
         super().count()
         if self.asked:
-            self.heard_at = time.monotonic()
+            self.last_sign_at = time.monotonic()
 
     def take(self, event: AnyEvent) -> None:
-        """Take in an event of the log."""
+        """Apply an event of the log."""
         super().take(event)
         if isinstance(event, CallFinished | CallLost | CallDropped):
-            self.heard_at = time.monotonic()
+            self.last_sign_at = time.monotonic()
 
     def next_look(self) -> float | None:
         """Return the seconds until the turn's time is up or the silence is too long."""
@@ -100,7 +100,7 @@ class ProcessTurnWatch(TurnWatch):
             raise AgentSilent(f"the agent gave no sign of life for {self._silence:g} seconds and was ended; send a message again")
 
     def _silent_for(self) -> float:
-        return 0.0 if self.asked or self.work.permitted else time.monotonic() - self.heard_at
+        return 0.0 if self.asked or self.work.permitted else time.monotonic() - self.last_sign_at
 
 
 _MOST_NOISE: Final = 20
@@ -155,7 +155,7 @@ class ProcessTurn:
         """Send the agent a message and listen until it is done; raise what went wrong."""
         message = f"The user says:\n{text}" if text.startswith(_COMMANDS) else text
         # Nothing comes before a process's first message that could be mistaken for its answer.
-        self._is_started, self.running.has_been_told = not self.running.has_been_told, True
+        self._is_started, self.running.has_had_message = not self.running.has_had_message, True
         try:
             await self.running.send(message_line(message, self.mark))
             result = await self._listen_or_stop()
@@ -274,13 +274,13 @@ class ProcessTurn:
         if name in self.running.names:
             return
         marks = [mark for mark, _ in self.past.marks] if self.past.conversation == self.running.conversation else []
-        found = await find_message(self.running.start.folders, (self.running.conversation, name), self.mark, marks)
-        if found is None and not self.running.start.is_new:
+        previous = await find_message(self.running.start.folders, (self.running.conversation, name), self.mark, marks)
+        if previous is None and not self.running.start.is_new:
             self.must_end = True
             raise ConversationLost("the agent began another conversation")
         try:
             # In a new conversation nothing was said before that the agent could lack.
-            self.running.rename(found or self.running.conversation, name)
+            self.running.rename(previous or self.running.conversation, name)
         except ConversationTaken:
             self.must_end = True
             raise

@@ -30,7 +30,7 @@ _NO_LOGIN: Final = ("Not logged in", "Invalid API key", "Failed to authenticate"
 
 @dataclass(frozen=True, slots=True)
 class MeasuredContext:
-    """What the turn used, and how full the model's context is; a size of 0 means unknown."""
+    """The usage of the turn, and how full the model's context is; a size of 0 means unknown."""
 
     used: int
     size: int

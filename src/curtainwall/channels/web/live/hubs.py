@@ -46,7 +46,7 @@ class ListsHub:
     def cards(self) -> Sequence[Card]:
         """Return all open cards, oldest first."""
         if self._is_watched:
-            # Clients must be told of each change, which happens where the change is noticed.
+            # Clients are notified of each change at the place where it is noticed.
             return self._ports.board.cards()
         return tuple(self._refresh().values())
 
@@ -150,7 +150,7 @@ class ListsHub:
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """What a page of the inbox leaves out: how many asks there are, how many it shows, and where the next page begins."""
+    """The extent of a page of the inbox: how many asks there are, how many it shows, and where the next page begins."""
 
     shown: int
     total: int

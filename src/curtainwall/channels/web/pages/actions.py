@@ -1,4 +1,4 @@
-"""What people do on the pages: each form sends one command to the desk, and the session decides."""
+"""The forms of the pages: each sends one command to the desk, and the session decides."""
 
 import math
 from collections.abc import Awaitable, Callable

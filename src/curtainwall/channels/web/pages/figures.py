@@ -52,7 +52,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What is counted, and its figure for each day."""
+    """One count, with its figure for each day."""
 
     name: str
     values: Sequence[float]

@@ -58,7 +58,7 @@ class PlanPages:
 
 @dataclass(frozen=True, slots=True)
 class _Waits:
-    """What delays an answer: exhausted budgets of the team or of those that it waits for, and asks of the latter."""
+    """The obstacles to an answer: exhausted budgets of the team or of those that it waits for, and asks of the latter."""
 
     short: tuple[Shortage, ...]
     asked: tuple[SessionId, ...]

@@ -1,4 +1,4 @@
-"""What all pages share: the visitor, rendering, refusals, and where to go after a form."""
+"""The common part of all pages: the visitor, rendering, refusals, and where to go after a form."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -46,7 +46,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the pages share."""
+    """The common part of all pages."""
 
     ports: WebPorts
     hubs: Hubs
@@ -82,7 +82,7 @@ class Site:
         return HTMLResponse(draw(template, **values), status)
 
     def done(self, request: Request, words: str, go_to: str = "") -> Response:
-        """Answer a form that succeeded: say so, and return to where the person was or go to another page."""
+        """Answer a form that succeeded, with a notice, and return to the person's page or go to another."""
         if is_piece(request) and not go_to:
             return self.piece("words.html", words=words, tone="good")
         visitor = visitor_of(request)

@@ -42,7 +42,7 @@ def as_text(value: JsonValue | Mapping[str, JsonValue]) -> str:
 
 
 def ticks(text: str) -> Markup:
-    """Return a sentence of ours with the parts between backticks as code; they stay text, whoever wrote them."""
+    """Return one of our sentences with the parts between backticks as code; the parts are escaped, as others may have written them."""
     parts = plain(text).split("`")
     if len(parts) % 2 == 0:
         return escape(plain(text))

@@ -105,7 +105,7 @@ class MessageItem(Item):
 
 @dataclass(slots=True)
 class SpeechItem(Item):
-    """What the agent said, or is saying."""
+    """The agent's text, complete or still streaming."""
 
     kind: ClassVar[str] = "spoke"
     text: str
@@ -187,7 +187,7 @@ _NOBODY = SYSTEM.model_copy(update={"name": "nobody at all"})
 
 
 _ONE_TEXT = frozenset({FOLLOW_INSTRUCTIONS, TRUST_SKILL})
-"""Values that stand for one exact text; a yes to them is only given once at a time."""
+"""Values that denote one exact text; approval covers one use at a time."""
 
 
 def scopes_for(subject: Subject) -> tuple[GrantScope, ...]:

@@ -33,7 +33,7 @@ ENDS: tuple[AnyEvent, ...] = (
 def silent_watch() -> ProcessTurnWatch:
     """Return a watch that would end the agent now: it was silent for too long."""
     watch = ProcessTurnWatch(replace(ProcessLimits(), silence=60.0))
-    watch.heard_at = time.monotonic() - 61.0
+    watch.last_sign_at = time.monotonic() - 61.0
     return watch
 
 

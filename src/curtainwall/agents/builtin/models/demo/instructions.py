@@ -42,7 +42,7 @@ _FOLDER: Final = "(directory|folder|dir|subdirectory|subfolder|directories|folde
 _FILES: Final = "(files|directories|folders|entries|everything|files and folders|files and directories)"
 _MESSAGE: Final = "[with|using|as] [the|a] [message][:] {message:text}"
 
-# What to call, the words for it, and the forms that ask for it. The first form that fits counts.
+# The call, its description, and the forms that ask for it. The first form that matches counts.
 _TABLE: Final[tuple[tuple[str, str, Sequence[str]], ...]] = (
     ("save", "save {url} as {path}", [
         f"({_FETCH}|save|store) {{url}} [and (save|store|write|put) it] (to|into|as|in) {{path:word}}"]),
@@ -307,10 +307,10 @@ def _step(call: str, deed: str, values: dict[str, JsonValue]) -> Step:
         values["destination"] = new if "/" in new else f"{folder}{slash}{new}"
     elif str(values.get("destination", "")).endswith("/"):
         values["destination"] = f"{values['destination']}{name}"
-    said = re.sub(r" 1 (line|commit)s\b", r" \1", deed.format(**{name: _shown(value) for name, value in values.items()}))
+    words = re.sub(r" 1 (line|commit)s\b", r" \1", deed.format(**{name: _shown(value) for name, value in values.items()}))
     arguments = values["sum"] if call == "calculated" else ", ".join(f"{name}={value!r}" for name, value in values.items())
     code = call_expression(call, values) if "." in call else f"{call}({arguments})"
-    return Step(said, code, changes=call in _CHANGES and said != "list the branches")
+    return Step(words, code, changes=call in _CHANGES and words != "list the branches")
 
 
 def _shown(value: JsonValue) -> str:
@@ -324,21 +324,21 @@ def _shown(value: JsonValue) -> str:
 
 
 class _Words:
-    """An instruction in which one character stands for each quoted text, address or JSON object."""
+    """An instruction in which each quoted text, address or JSON object is replaced by one character."""
 
     def __init__(self, text: str) -> None:
         self._spans: list[tuple[str, str, str]] = []  # the kind, what it means, and how it was written
         marked = _SPAN.sub(self._mark, text)
         self.text = re.sub(r"[^\S\n]+", " ", _BULLET.sub("", marked)).strip()
 
-    def _mark(self, found: re.Match[str]) -> str:
-        kind = found.lastgroup
+    def _mark(self, match: re.Match[str]) -> str:
+        kind = match.lastgroup
         if kind is None or len(self._spans) > 0xFFFD:
             return ""
-        value = found[kind]
+        value = match[kind]
         if kind in {"double", "single"}:
             value = re.sub(r"\\([nt'\\])", lambda escape: {"n": "\n", "t": "\t"}.get(escape[1], escape[1]), value)
-        self._spans.append((kind, value, found.group()))
+        self._spans.append((kind, value, match.group()))
         return chr(_FIRST_MARK + len(self._spans) - 1)
 
     def _span(self, words: str) -> tuple[str, str, str] | None:
@@ -356,7 +356,7 @@ class _Words:
         return [(before[1], after[0]) for before, after in pairwise(gaps) if self.text[before[1] : after[0]].strip()]
 
     def requests(self, start: int, end: int, *, is_joined: bool) -> tuple[_Request, ...] | None:
-        """Return what a clause asks for: nothing where it is only polite, None where it is not understood."""
+        """Return the requests in a clause: none if it is only polite, None if it is not understood."""
         clause = _TAIL.sub("", _TAIL.sub("", _TAIL.sub("", self.text[start:end].strip())))
         if _POLITE.fullmatch(clause):
             return ()
@@ -364,16 +364,16 @@ class _Words:
         clause = re.sub(r"\b(what|where|who|there)['’]?s\b", r"\1 is", clause, flags=re.IGNORECASE)
         folded = clause.casefold()
         for call, deed, form in _RULES:
-            found = _pattern(form).fullmatch(f" {clause}") if _may_fit(form, folded) else None
-            requests = found and self._filled(call, deed, found, is_joined=is_joined)
+            match = _pattern(form).fullmatch(f" {clause}") if _may_fit(form, folded) else None
+            requests = match and self._filled(call, deed, match, is_joined=is_joined)
             if requests:
                 return requests
         return self._tool_call(clause) or _calculation(clause)
 
-    def _filled(self, call: str, deed: str, found: re.Match[str], *, is_joined: bool) -> tuple[_Request, ...] | None:
-        """Return a request with the values of the slots; where several files or pages are listed, one for each."""
+    def _filled(self, call: str, deed: str, match: re.Match[str], *, is_joined: bool) -> tuple[_Request, ...] | None:
+        """Return a request with the values of the slots; for a list of files or pages, one request for each."""
         values: dict[str, list[JsonValue]] = {name: [value] for name, value in _DEFAULTS.items() if f"{{{name}}}" in deed}
-        for slot, words in found.groupdict().items():
+        for slot, words in match.groupdict().items():
             name, _, kind = slot.partition("__")
             # Plain words that follow an “and” may be a part of a command, or something else to do.
             if words and kind == "command" and is_joined and not self._span(words):
@@ -384,25 +384,25 @@ class _Words:
         if any(None in several for several in values.values()):
             return None
         count = max(map(len, values.values()), default=1)
-        source = self.source(found.group().strip())
+        source = self.source(match.group().strip())
         return tuple(
             _Request(call, deed, source, {name: several[at % len(several)] for name, several in values.items()}) for at in range(count)
         )
 
     def _tool_call(self, clause: str) -> tuple[_Request, ...] | None:
-        found = re.fullmatch(
+        match = re.fullmatch(
             r"(?:call|use|invoke)(?: the tool)? ([\w.]+)(?: with)?(?: the)?(?: arguments?)?(?: (\S))?", clause, re.IGNORECASE
         )
-        span = self._span(found[2]) if found and found[2] else ("json", "{}", "")
+        span = self._span(match[2]) if match and match[2] else ("json", "{}", "")
         try:
             arguments = cast("JsonValue", json.loads(span[1])) if span else None
         except (ValueError, RecursionError):
             return None
-        is_call = found and is_tool_name(found[1]) and isinstance(arguments, dict)
-        return (_Request(found[1], _CALL, clause, cast("dict[str, JsonValue]", arguments)),) if found and is_call else None
+        is_call = match and is_tool_name(match[1]) and isinstance(arguments, dict)
+        return (_Request(match[1], _CALL, clause, cast("dict[str, JsonValue]", arguments)),) if match and is_call else None
 
     def _value(self, kind: str, words: str) -> JsonValue:
-        """Return what the words in a slot mean, or None where they are not of that kind."""
+        """Return the value of the words in a slot, or None if they are not of that kind."""
         span = self._span(words)
         meant = span[1] if span else self.source(words)
         match kind:
@@ -437,19 +437,19 @@ class _Words:
                 return self._path(words, is_likely=kind == "likely")
 
     def _path(self, words: str, *, is_likely: bool) -> str | None:
-        """Return the path that words name, one that is said to be a directory with a slash; None where they may mean something else."""
-        found = _PHRASE.fullmatch(words)
-        if found is None or _PRONOUN.fullmatch(words):
-            return _IT if found else None
-        noun = (found["noun"] or found["after"] or "").lower()
-        word, span = found["word"], self._span(found["word"])
+        """Return the path that words name, with a slash if they call it a directory; None if they may mean something else."""
+        phrase = _PHRASE.fullmatch(words)
+        if phrase is None or _PRONOUN.fullmatch(words):
+            return _IT if phrase else None
+        noun = (phrase["noun"] or phrase["after"] or "").lower()
+        word, span = phrase["word"], self._span(phrase["word"])
         if span:
             path = span[1] if span[0] not in {"url", "json"} and span[1].strip() and "\n" not in span[1] else ""
         else:
             path = word if word.endswith("..") or word == "." else word.rstrip(".,:;!?").removesuffix("'s")
             is_bare = re.fullmatch(r"[\w./~@+\-#%=:()\[\]{}?!$&]+", path) and path.lower() not in _NO_NAMES
-            # “the weather” is no file, “the weather file” and “the weather.txt” are.
-            is_vague = (found["article"] or is_likely) and not noun and not _LIKELY.fullmatch(path)
+            # “the weather” does not name a file; “the weather file” and “the weather.txt” do.
+            is_vague = (phrase["article"] or is_likely) and not noun and not _LIKELY.fullmatch(path)
             path = path if is_bare and not is_vague else ""
         return (f"{path.rstrip('/')}/" if noun in {"directory", "folder", "dir"} else path) if path else None
 

@@ -1,4 +1,4 @@
-"""What the stand-in does: steps, the program that takes them, and the answer that tells what came of each."""
+"""The stand-in's work: steps, the program that takes them, and the answer with the outcome of each."""
 
 import json
 import re
@@ -169,7 +169,7 @@ def answer_of(codes: Sequence[str], results: Sequence[str]) -> str:
     """Return the answer to give after programs ended with these texts."""
     parts: list[str] = []
     for code, result in zip(codes, results, strict=False):
-        starts = [found.start() for found in _REPORT.finditer(result)]
+        starts = [match.start() for match in _REPORT.finditer(result)]
         reports = [_report(result[start:end]) for start, end in pairwise([*starts, len(result)])]
         parts += reports
         missing = len(_STEP.findall(code)) - len(reports)
@@ -200,5 +200,5 @@ def _report(line: str) -> str:
 
 
 def _fenced(text: str) -> str:
-    fence = "`" * max([3, *(len(found) + 1 for found in re.findall("`{3,}", text))])
+    fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`{3,}", text))])
     return f"{fence}\n{text}\n{fence}"

@@ -1,4 +1,4 @@
-"""The model that needs no network: it follows plain instructions by programs, and says that it is no language model."""
+"""The model that needs no network: it turns plain instructions into programs, and says that it is only a demo."""
 
 import re
 from collections.abc import AsyncGenerator, Sequence
@@ -52,7 +52,7 @@ _FORMS_OF_TALK: Final = (
     (r"(hi|hello|hey|hallo|good (morning|evening|afternoon|day)|greetings)\b[\s\w,!.?]{0,40}", f"Hello! {_WHO} {_OFFER}"),
     (r"(go on|continue|carry on|proceed|yes|no|ok(ay)?|sure|y|n)", f"There is nothing that I was about to do. {_OFFER}"),
 )
-"""What asks for nothing to be done, and the answer."""
+"""Small talk that asks for nothing to be done, and the answers to it."""
 
 
 class DemoModel:
@@ -72,15 +72,15 @@ class DemoModel:
         return "DemoModel()"
 
     async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
-        """Yield a program for each message that asks for something, or an answer for what came of them."""
+        """Yield a program for each message that asks for something, or an answer with the outcomes of earlier programs."""
         text, codes = _replied(prompt)
         for piece in text_pieces(text):
             yield Delta(piece)
         name = f"demo-{prompt.replies + 1}"
         programs = tuple(Program(id=f"{name}-{number}" if number else name, code=code) for number, code in enumerate(codes))
-        said = AgentMessage(text=text, programs=programs)
+        message = AgentMessage(text=text, programs=programs)
         raw: JsonValue = {"text": text, "code": list(codes)}
-        yield ModelReply(message=said, raw=raw, usage=free_usage(prompt, said), stop_reason="tool_use" if programs else "end_turn")
+        yield ModelReply(message=message, raw=raw, usage=free_usage(prompt, message), stop_reason="tool_use" if programs else "end_turn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,42 +97,42 @@ def _replied(prompt: Prompt) -> tuple[str, Sequence[str]]:
     if not prompt.may_run:
         return plain_account(items[:-1] or items), ()
     answer = _answer_to_programs(items)
-    texts = _last_said(items)
+    texts = _new_texts(items)
     if not texts:
         return answer or f"There is nothing to do. {_OFFER}", ()
-    heard = _instructions_of(items)
-    deeds = [step.deed for each in heard for step in each.steps]
-    said = [
+    instructions = _instructions_of(items)
+    deeds = [step.deed for each in instructions for step in each.steps]
+    paragraphs = [
         *([answer] if answer else []),
         *([f"I will {' and '.join([', '.join(deeds[:-1]), deeds[-1]] if deeds[1:] else deeds)}."] if deeds else []),
-        *_also_lost(heard),
-        *(each.answer for each in heard if each.answer),
+        *_also_lost(instructions),
+        *(each.answer for each in instructions if each.answer),
     ]
-    codes = [program_of(each.steps, among=len(deeds)) for each in heard if each.steps]
-    return "\n\n".join(said) or f"I am listening. {_OFFER}", codes
+    codes = [program_of(each.steps, among=len(deeds)) for each in instructions if each.steps]
+    return "\n\n".join(paragraphs) or f"I am listening. {_OFFER}", codes
 
 
 def _instructions_of(items: Sequence[ConversationItem]) -> list[_Instruction]:
-    """Return what people said since the last reply, message by message: what one of them does not get keeps nobody else from theirs."""
+    """Return the instructions since the last reply, one for each message: an unclear message does not hold up the others."""
     it = ""
-    for text in _said_before(items):
+    for text in _earlier_texts(items):
         it = understand(text, it).it
-    heard: list[_Instruction] = []
-    for text in _last_said(items):
+    instructions: list[_Instruction] = []
+    for text in _new_texts(items):
         understood = understand(text, it)
         it = understood.it
         small_talk = _small_talk(text)
         if small_talk and not understood.steps:
-            heard.append(_Instruction(answer=small_talk))
+            instructions.append(_Instruction(answer=small_talk))
         elif len(understood.steps) > MOST_STEPS:
-            heard.append(
+            instructions.append(
                 _Instruction(answer=f"That is {len(understood.steps)} steps; I do at most {MOST_STEPS} at once. Please ask for fewer.")
             )
         elif understood.may_be_done:
-            heard.append(_Instruction(understood.steps, understood.lost))
+            instructions.append(_Instruction(understood.steps, understood.lost))
         else:
-            heard.append(_Instruction(answer=_not_followed(understood.lost, [step.deed for step in understood.steps])))
-    return heard
+            instructions.append(_Instruction(answer=_not_followed(understood.lost, [step.deed for step in understood.steps])))
+    return instructions
 
 
 def _small_talk(text: str) -> str | None:
@@ -141,7 +141,7 @@ def _small_talk(text: str) -> str | None:
 
 
 def _not_followed(lost: Sequence[str], deeds: Sequence[str]) -> str:
-    """Say honestly what was not understood, and that nothing was done where that might have mattered."""
+    """Return an honest answer: what was not understood, and that no step was taken that it might have concerned."""
     held = f" I did not {', '.join(deeds)} either, because what I did not understand may have been about that." if deeds else ""
     return (
         f"I cannot follow {_quoted(lost)}: I am the `demo` model, a stand-in for trying things offline, and no language model.{held} "
@@ -150,8 +150,8 @@ def _not_followed(lost: Sequence[str], deeds: Sequence[str]) -> str:
     )
 
 
-def _also_lost(heard: Sequence[_Instruction]) -> list[str]:
-    lost = [part for each in heard for part in each.lost]
+def _also_lost(instructions: Sequence[_Instruction]) -> list[str]:
+    lost = [part for each in instructions for part in each.lost]
     return [f"I did not follow {_quoted(lost)}: I am a demo, and no language model."] if lost else []
 
 
@@ -161,7 +161,7 @@ def _quoted(lost: Sequence[str]) -> str:
 
 
 def _answer_to_programs(items: Sequence[ConversationItem]) -> str:
-    """Return the answer where programs have ended since the last reply, and nothing otherwise."""
+    """Return the answer for programs that ended since the last reply, or "" if there are none."""
     at = _last_reply(items)
     reply = items[at] if at >= 0 else None
     if not isinstance(reply, AgentMessage) or not reply.programs:
@@ -178,12 +178,12 @@ def _last_reply(items: Sequence[ConversationItem]) -> int:
     return next((at for at in range(len(items) - 1, -1, -1) if isinstance(items[at], AgentMessage)), -1)
 
 
-def _last_said(items: Sequence[ConversationItem]) -> list[str]:
-    """Return what people said since the last reply; what was put beside it as context, or as a block in tags, asks for nothing."""
-    said = [item.text for item in items[_last_reply(items) + 1 :] if isinstance(item, UserMessage) and not item.is_context]
-    return [text for text in said if not (text.lstrip().startswith("<") and text.rstrip().endswith(">"))]
+def _new_texts(items: Sequence[ConversationItem]) -> list[str]:
+    """Return the messages of people since the last reply, without added context or blocks in tags, which ask for nothing."""
+    texts = [item.text for item in items[_last_reply(items) + 1 :] if isinstance(item, UserMessage) and not item.is_context]
+    return [text for text in texts if not (text.lstrip().startswith("<") and text.rstrip().endswith(">"))]
 
 
-def _said_before(items: Sequence[ConversationItem]) -> list[str]:
-    said = [item.text for item in items[: _last_reply(items) + 1] if isinstance(item, UserMessage) and not item.is_context]
-    return said[-_EARLIER:]
+def _earlier_texts(items: Sequence[ConversationItem]) -> list[str]:
+    texts = [item.text for item in items[: _last_reply(items) + 1] if isinstance(item, UserMessage) and not item.is_context]
+    return texts[-_EARLIER:]

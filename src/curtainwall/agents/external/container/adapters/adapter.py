@@ -10,7 +10,7 @@ from curtainwall.agents.external.container.spec import BRIDGE, CERTIFICATE, HOME
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What an adapter needs to know about one turn.
+    """The task of one turn, as an adapter gets it.
 
     `conversation` is the agent's name for the conversation, and `is_new` means that it has not begun. An agent that lets us choose the
     name gets this one. `keys` are stand-ins by provider, which only our proxy knows. `patience` is how many seconds a human may take to
