@@ -5,7 +5,7 @@ if TYPE_CHECKING:
     from curtainwall.compose.sessions import Parts as Parts
     from curtainwall.library.asks import AskAnswer as AskAnswer
     from curtainwall.library.context import open_session as open_session
-    from curtainwall.library.listing import list_sessions as list_sessions
+    from curtainwall.library.lists import list_sessions as list_sessions
     from curtainwall.library.live_events import LiveActivity as LiveActivity
     from curtainwall.library.live_events import LiveAsk as LiveAsk
     from curtainwall.library.live_events import LiveContext as LiveContext
