@@ -18,10 +18,10 @@ from curtainwall.policy.rulebook import Cache
 from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore, SqliteStore
-from tests.support.houses import ANN, FailingStore, FarSide, house, kinds, open_session, policy, run, tools
+from tests.support.houses import ANN, FailingStore, FarSide, house, kinds, open_session, policy, read, run, tools
 from tests.support.houses import read as reading
 from tests.support.houses import write as writing
-from tests.support.in_process import Places, Said, read, session_in
+from tests.support.in_process import Places, Said, session_in
 
 Run = Callable[..., Said]
 
