@@ -19,7 +19,6 @@ from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore, SqliteStore
 from tests.support.houses import ANN, FailingStore, FarSide, house, kinds, open_session, policy, read, run, tools
-from tests.support.houses import read as reading
 from tests.support.houses import write as writing
 from tests.support.in_process import Places, Said, session_in
 
@@ -166,7 +165,7 @@ def test_an_approver_that_comes_late_leaves_the_humans_answer(tmp_path: Path) ->
                     return "robot"
 
             gate = SessionGate(opened_house, tools(far), approver=Slow())
-            told = await gate.request(session, reading("/etc/passwd"))
+            told = await gate.request(session, read("/etc/passwd"))
             assert told.verdict.effect == "deny"
             assert far.lines == []
 
