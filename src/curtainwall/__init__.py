@@ -5,7 +5,6 @@ if TYPE_CHECKING:
     from curtainwall.compose.sessions import Parts
     from curtainwall.library.asks import AskAnswer
     from curtainwall.library.context import open_session
-    from curtainwall.library.listing import list_sessions
     from curtainwall.library.live_events import (
         LiveActivity,
         LiveAsk,
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
         LiveTurn,
     )
     from curtainwall.library.session import Reply, Session
+    from curtainwall.library.session_list import list_sessions
     from curtainwall.library.teams import TeamReply, Teams, open_teams
     from curtainwall.model import (
         BudgetFigure,
@@ -100,7 +100,7 @@ __all__ = [
 _HOMES = {
     "AskAnswer": "curtainwall.library.asks",
     "Parts": "curtainwall.compose.sessions",
-    "list_sessions": "curtainwall.library.listing",
+    "list_sessions": "curtainwall.library.session_list",
     "open_session": "curtainwall.library.context",
     **dict.fromkeys(("BadTool", "Tool", "tool"), "curtainwall.tools.own_tools"),
     **dict.fromkeys((name for name in __all__ if name.startswith("Live")), "curtainwall.library.live_events"),
