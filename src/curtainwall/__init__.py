@@ -5,7 +5,6 @@ if TYPE_CHECKING:
     from curtainwall.compose.sessions import Parts as Parts
     from curtainwall.library.asks import AskAnswer as AskAnswer
     from curtainwall.library.context import open_session as open_session
-    from curtainwall.library.lists import list_sessions as list_sessions
     from curtainwall.library.live_events import LiveActivity as LiveActivity
     from curtainwall.library.live_events import LiveAsk as LiveAsk
     from curtainwall.library.live_events import LiveContext as LiveContext
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from curtainwall.library.live_events import LiveTurn as LiveTurn
     from curtainwall.library.replies import Reply as Reply
     from curtainwall.library.session import Session as Session
+    from curtainwall.library.session_list import list_sessions as list_sessions
     from curtainwall.library.teams import TeamReply as TeamReply
     from curtainwall.library.teams import Teams as Teams
     from curtainwall.library.teams import open_teams as open_teams

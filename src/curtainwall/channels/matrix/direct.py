@@ -1,5 +1,6 @@
 """Direct rooms: asks for a person are shown in a room with that person alone, which is made when it is first needed."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -32,6 +33,8 @@ class DirectRooms:
     _refused: set[str] = field(default_factory=set[str])
     _open: set[str] = field(default_factory=set[str])
     """Rooms that were to be encrypted and are not, which was reported."""
+    _making: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held until a room that is made is known as the direct room of its person: a sync can bring it earlier."""
 
     @property
     def people(self) -> Mapping[str, str]:
@@ -44,7 +47,10 @@ class DirectRooms:
 
         INVARIANT: nothing is said in a direct room that is not encrypted. We asked for encryption; the homeserver may have left it out.
         """
-        person = None if room in self._ready else self.people.get(room)
+        if room in self._ready:
+            return True
+        async with self._making:
+            person = self.people.get(room)
         if person is not None:
             if await self.homeserver.membership(room, person) != "join":
                 return False
@@ -94,14 +100,16 @@ class DirectRooms:
             return room
         room = await retry(lambda: self._make(person))
         if room is not None:
-            await self.memory.set({f"{_NAME}{person}": room})
             self.report(f"asks for {person} are shown in `{room}`; they have to accept the invitation")
             self.made += 1
         return room
 
     async def _make(self, person: str) -> str:
         try:
-            return await self.homeserver.create_direct(person)
+            async with self._making:
+                room = await self.homeserver.create_direct(person)
+                await self.memory.set({f"{_NAME}{person}": room})
+                return room
         except HomeserverRefused as refusal:
             self._refused.add(person)
             self.report(f"no room could be made for {person}, so asks for them are not shown: {refusal}", is_trouble=True)
