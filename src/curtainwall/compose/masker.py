@@ -19,4 +19,4 @@ def _known_secrets(home: Home) -> dict[str, str]:
     try:
         return model_secrets(load_config(home.config))
     except Broken:
-        return model_secrets(Config())
+        return model_secrets(Config.parse({}))

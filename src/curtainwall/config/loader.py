@@ -47,7 +47,7 @@ def load_config(path: Path, changes: Mapping[str, object] | None = None) -> Conf
     except FileNotFoundError:
         if path.is_symlink():
             raise Broken(f"`{path}` is a link that leads nowhere; correct it or take it away") from None
-        return _changed({}, changes) if changes else Config()
+        return _changed({}, changes) if changes else Config.parse({})
     except OSError as error:
         raise Broken(f"`{path}` cannot be read: {error.strerror}") from None
     try:
@@ -62,7 +62,7 @@ def load_config(path: Path, changes: Mapping[str, object] | None = None) -> Conf
 def _changed(table: Mapping[str, object], changes: Mapping[str, object]) -> Config:
     """Return the configuration of a table with these changes; raise `Broken` for a change that does not fit."""
     try:
-        return Config.model_validate(_with_tuples(_merged(table, changes)))
+        return Config.parse(_with_tuples(_merged(table, changes)))
     except ValidationError as error:
         raise Broken(f"the configuration that the program gives: {_explain(error, 0)}") from None
 
@@ -87,7 +87,7 @@ def parse_config(text: str) -> Config:
     except RecursionError:
         raise ValueError("no TOML: it is nested too deeply") from None
     try:
-        return Config.model_validate(_with_tuples(table))
+        return Config.parse(_with_tuples(table))
     except ValidationError as error:
         line, index = _first_error(text, error)
         raise ValueError(f"{'' if line is None else f'line {line}: '}{_explain(error, index)}") from None
@@ -101,11 +101,15 @@ def _first_error(text: str, error: ValidationError) -> tuple[int | None, int]:
     return lines[index], index
 
 
-def _with_tuples(value: object) -> object:
-    """Return the value with lists as tuples, which the strict schema requires."""
+def _with_tuples(table: Mapping[str, object]) -> dict[str, object]:
+    """Return the table with lists as tuples, which the strict schema requires."""
+    return {name: _with_tuple(inner) for name, inner in table.items()}
+
+
+def _with_tuple(value: object) -> object:
     if isinstance(value, dict):
-        return {name: _with_tuples(inner) for name, inner in cast("dict[str, object]", value).items()}
-    return tuple(_with_tuples(inner) for inner in cast("list[object]", value)) if isinstance(value, list) else value
+        return _with_tuples(cast("dict[str, object]", value))
+    return tuple(map(_with_tuple, cast("list[object]", value))) if isinstance(value, list) else value
 
 
 def _explain(error: ValidationError, index: int) -> str:

@@ -1,9 +1,10 @@
 """The schema of `config.toml`, with its defaults."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, create_model, model_validator
 
 from curtainwall.config.agents import (
     BUILTIN,
@@ -325,8 +326,28 @@ class Config(Section):
     teams: dict[TeamName, TeamSection] = Field(default_factory=dict[str, TeamSection], description="by the team's name")
     peers: PeersSection = PeersSection.model_construct()
 
+    @classmethod
+    def parse(cls, tables: Mapping[str, object]) -> "Config":
+        """Return the configuration of a file's tables; raise ValidationError.
+
+        Start-up time: only the tables that are there are prepared and validated. If that fails, validating everything says what is wrong.
+        """
+        try:
+            given = {name: (cls.model_fields[name].annotation, cls.model_fields[name]) for name in tables}
+            valid = create_model("Given", __base__=Section, **cast("dict[str, Any]", given)).model_validate(tables)
+            config = cls.model_construct(**{name: getattr(valid, name) for name in tables})
+            config.check_references()
+        except (KeyError, ValueError):
+            return cls.model_validate(tables)
+        return config
+
     @model_validator(mode="after")
     def _check_references(self) -> "Config":
+        self.check_references()
+        return self
+
+    def check_references(self) -> None:
+        """Raise ValueError where a table names something that another one does not have."""
         if self.matrix.homeserver is not None and "matrix" not in self.channels:
             raise ValueError("`channels.matrix.operators` is missing; without anybody who may answer asks there, Matrix is not served")
         known_agents, tables = agent_names(self.agents), {"cron": self.cron, "webhooks.hooks": self.webhooks.hooks, "teams": self.teams}
@@ -347,7 +368,6 @@ class Config(Section):
                 if asker not in self.teams and asker != NOBODY:
                     raise ValueError(f"`teams.{name}.askers` names `{asker}`, which is no team here; write a team's name or `{NOBODY}`")
         self._check_targets()
-        return self
 
     def _check_targets(self) -> None:
         served = ServedPlaces(self.web.enabled, self.matrix, {name: section.operators for name, section in self.channels.items()})
