@@ -244,6 +244,20 @@ def test_a_file_that_is_not_the_snapshot_that_we_made_counts_as_none(home: Home,
         assert home.snapshots.load(A, FOLD_VERSION) is not None
 
 
+@covers("runtime.a-snapshot-that-does-not-fit-counts-as-none")
+def test_a_sealed_snapshot_is_loaded_only_for_its_session_and_its_entry(home: Home) -> None:
+    whole = encode_fold(KeptFold(home.whole(), 1))
+    assert whole is not None
+    assert home.snapshots.save(FoldSnapshot(A, _end(home), FOLD_VERSION, whole))
+    assert home.snapshots.load(A, FOLD_VERSION) is not None
+    # The fold would read on from it and notice; what does not fit is not read at all.
+    assert home.snapshots.save(FoldSnapshot(A, StreamEnd(SNAPSHOT_AT, bytes(32)), FOLD_VERSION, whole))
+    assert home.snapshots.load(A, FOLD_VERSION) is None
+    assert home.snapshots.save(FoldSnapshot(B, _end(home), FOLD_VERSION, whole))
+    _swap(home)
+    assert home.snapshots.load(A, FOLD_VERSION) is None
+
+
 def _edit(seq: int, kind: str = "AS TEXT") -> Callable[[Home], None]:
     def edited(home: Home) -> None:
         home.sql(f"UPDATE entry SET payload = CAST(replace(payload, 'hello', 'forge') {kind}) WHERE place = ?", home.place(seq))
