@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from curtainwall.channels.asks.answers import up_to
@@ -37,6 +37,7 @@ from curtainwall.model import (
     ShownAt,
     Undecided,
     Who,
+    record,
     session_stream,
 )
 from curtainwall.operations.activity import SessionActivity
@@ -49,7 +50,7 @@ _LONGEST_ANSWER = 20_000
 _NO_SCREEN = "this place stays with its session; `/new` begins another, and `/resume` goes to one"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChatReply:
     """The reply to a line: what to show its author, if anything; `again` means that the line had been taken before."""
 
@@ -58,7 +59,7 @@ class ChatReply:
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChatMessage:
     """Something to show at a place: a complete message of the agent, or a note about an event.
 
@@ -70,7 +71,7 @@ class ChatMessage:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChatPorts:
     """The parts of the runtime that a chat uses."""
 

@@ -1,7 +1,6 @@
 """A conversation as text: a session's messages, including those from before a fork, and the message that is still streaming."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from curtainwall.model import (
@@ -27,6 +26,7 @@ from curtainwall.model import (
     TurnResumed,
     TurnStarted,
     TurnStatus,
+    record,
     session_stream,
 )
 
@@ -36,7 +36,7 @@ _WINDOW = 500
 _ENDS = {TurnStatus.INTERRUPTED: "interrupted", TurnStatus.FAILED: "failed"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Utterance:
     """One message; `by` is empty for the agent. `end` says how a turn ended that did not end well."""
 
@@ -74,7 +74,7 @@ def _whole_turns(recorded: Sequence[Recorded]) -> Sequence[Recorded]:
     """Return the part of a window in which every turn is whole and has its messages, and the messages that are queued before it."""
     accepted: set[MessageId] = set()
     begin: int | None = None
-    for place, event in enumerate(record.event for record in recorded):
+    for place, event in enumerate(entry.event for entry in recorded):
         if isinstance(event, MessageAccepted):
             accepted.add(event.message)
         elif isinstance(event, TurnStarted) and not accepted.issuperset(event.messages):
@@ -83,17 +83,17 @@ def _whole_turns(recorded: Sequence[Recorded]) -> Sequence[Recorded]:
             begin = place + 1
     if begin is None:
         return ()
-    taken = {message for record in recorded[:begin] if isinstance(record.event, TurnStarted) for message in record.event.messages}
-    queued = [record for record in recorded[:begin] if isinstance(record.event, MessageEvent) and record.event.message not in taken]
+    taken = {message for entry in recorded[:begin] if isinstance(entry.event, TurnStarted) for message in entry.event.messages}
+    queued = [entry for entry in recorded[:begin] if isinstance(entry.event, MessageEvent) and entry.event.message not in taken]
     return [*queued, *recorded[begin:]]
 
 
 def _read(feed: Readable, session: SessionId, upto: int | None, depth: int) -> list[Utterance]:
-    recorded = [record for record in feed.read(session_stream(session)) if upto is None or record.seq <= upto]
+    recorded = [entry for entry in feed.read(session_stream(session)) if upto is None or entry.seq <= upto]
     messages: list[Utterance] = []
-    for record in recorded:
-        if isinstance(record.event, HistoryInherited) and record.event.how == "fork" and depth:
-            messages += _read(feed, record.event.parent, record.event.upto, depth - 1)
+    for entry in recorded:
+        if isinstance(entry.event, HistoryInherited) and entry.event.how == "fork" and depth:
+            messages += _read(feed, entry.event.parent, entry.event.upto, depth - 1)
     return messages + _own(recorded)
 
 
@@ -101,8 +101,8 @@ def _own(recorded: Sequence[Recorded]) -> list[Utterance]:
     messages: list[Utterance] = []
     waiting: dict[MessageId, MessageAccepted] = {}
     pieces = ""
-    for record in recorded:
-        event = record.event
+    for entry in recorded:
+        event = entry.event
         if not isinstance(event, MessageEvent | TurnEvent | SpeechEvent | ModelEvent):
             continue
         match event:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from curtainwall.model import record
+
 Labels = Mapping[str, str]
 
 _TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
@@ -18,7 +20,7 @@ _MOST_SERIES = 1_000
 _OTHER = "_OTHER"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Measure:
     """One metric: its name for OpenTelemetry, its name on the metrics page, and for a histogram its buckets."""
 

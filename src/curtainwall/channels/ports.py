@@ -1,11 +1,9 @@
 """The ports of every text channel: the desk, the feed, live text, and the clock."""
 
-from dataclasses import dataclass
-
-from curtainwall.model import Clock, Desk, Explainer, Feed, Knowledge, LiveFeed, MessageId, ordered_id
+from curtainwall.model import Clock, Desk, Explainer, Feed, Knowledge, LiveFeed, MessageId, ordered_id, record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChannelPorts:
     """A channel's access to the runtime; everything it does goes through here."""
 

@@ -5,20 +5,20 @@ the configuration, with passwords in it; they are in the log, in `curtainwall do
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from curtainwall.channels.measures import Measure, MeasuredSeries, Measures
-from curtainwall.model import Millis
+from curtainwall.model import Millis, record
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _WHERE = "the log of `curtainwall serve`, `curtainwall doctor` and the web's page Health say what is wrong"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Health:
     """How everything is at one moment; a fault that is empty is none."""
 

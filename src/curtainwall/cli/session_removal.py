@@ -1,12 +1,12 @@
 """`curtainwall sessions delete` and `clean`: delete sessions for good, and report it."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from curtainwall.channels.plain import counted
+from curtainwall.cli import loop
 from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, hint, note, show, show_json
 from curtainwall.compose.store import open_store
 from curtainwall.host.home import find_home
@@ -42,7 +42,7 @@ def delete(
     with open_store(find_home()) as store:
         rows = [find_session(store.index, session, whole=True) for session in dict.fromkeys(sessions)]
     _confirm_deleting(rows, yes=yes)
-    _report(asyncio.run(_remove(rows)), output)
+    _report(loop.run(_remove(rows)), output)
 
 
 def clean(
@@ -56,7 +56,7 @@ def clean(
     from curtainwall.operations.remove import Removal, remove_rest
 
     before = ago(older_than)
-    if not dry_run and (left := asyncio.run(_remove_leftovers())):
+    if not dry_run and (left := loop.run(_remove_leftovers())):
         hint(f"removed {left} container{'s' if left > 1 else ''} that a process of ours left behind")
     with open_store(find_home()) as store:
         if not dry_run and (left := remove_rest(store, find_home())):
@@ -69,7 +69,7 @@ def clean(
         _report([*kept, *(Removal(row.session, None, f"{row.name}, changed {when(row.changed)}") for row in rows)], output, dry_run=True)
         return
     _confirm_deleting(rows, yes=yes)
-    _report([*kept, *asyncio.run(_remove(rows))], output, kept_is_fine=True)
+    _report([*kept, *loop.run(_remove(rows))], output, kept_is_fine=True)
 
 
 async def _remove(rows: Sequence[SessionRow]) -> "list[Removal]":

@@ -4,21 +4,20 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from curtainwall.config.agents import LOCAL
 from curtainwall.config.edit import add_teams
 from curtainwall.config.teams import COLOUR
-from curtainwall.model import Broken
+from curtainwall.model import Broken, record
 
 _KNOWN = {"project", "path", "description", "skipPermissions", "color"}
 _SETTINGS = {"maxProcesses": ("most", 1), "idleTimeout": ("idle", 1000), "healthCheckInterval": ("health", 1000)}
 """Settings of Iris for all teams: our key in `[processes]`, and how many of its units make one of ours."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ImportedTeam:
     """An imported team, and notes for its owner."""
 
@@ -27,7 +26,7 @@ class ImportedTeam:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TeamsImport:
     """What was imported from a file: its teams, settings for `[processes]`, and notes on what was left out."""
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ from curtainwall.config.agents import BUILTIN, LOCAL, agent_model, agent_names, 
 from curtainwall.config.schema import Config
 from curtainwall.config.secrets import house_key
 from curtainwall.host import confined_worker, find_monty
-from curtainwall.model import Broken, Clock, ExtensionNoted, Journal, LiveFeed, Mode, Route, SessionId
+from curtainwall.model import Broken, Clock, ExtensionNoted, Journal, LiveFeed, Mode, Route, SessionId, record
 from curtainwall.operations.desk import DeskPorts, SessionDesk
 from curtainwall.operations.explanations import Explanations
 from curtainwall.operations.open import SessionSpec
@@ -150,7 +149,7 @@ ModelOf = Callable[[str], LanguageModel]
 """Finds a model by the name in a session."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunningAgents:
     """Everything that a channel or a program needs to work with sessions."""
 

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -32,7 +31,7 @@ from curtainwall.host import BubblewrapMissing, confined_worker, confinement_rep
 from curtainwall.host.extras import ExtraMissing
 from curtainwall.host.home import Home
 from curtainwall.host.home_path import VARIABLE, default_homes
-from curtainwall.model import Broken, CurtainwallError, Index, Marks, SessionId, SessionQuery
+from curtainwall.model import Broken, CurtainwallError, Index, Marks, SessionId, SessionQuery, record
 from curtainwall.operations.fork import FICLONE
 
 FindingStatus = Literal["ok", "warn", "fail"]
@@ -45,7 +44,7 @@ _LOOKED_AT = 1_000
 _PATIENCE = 15
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DoctorFinding:
     """The result of one check."""
 

@@ -1,11 +1,10 @@
 """The description of the network for agents: which hosts they may fetch from without asking, and what happens with others."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 from curtainwall.compose.gate import GatedSessions
-from curtainwall.model import BadCall, Effect, HostFacts, Place, Scope, SessionId, ToolHost
+from curtainwall.model import BadCall, Effect, HostFacts, Place, Scope, SessionId, ToolHost, record
 from curtainwall.policy import Policy, judge
 from curtainwall.session import Rules, SessionState, covers_of, standing_answer
 
@@ -20,7 +19,7 @@ _ELSEWHERE: Final = f"{_STRANGER}.com"
 _READING: Final = "That is for reading; a request with a body is judged on its own. What a call answers is what holds."
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FreeHosts:
     """What lists and rules currently allow one session to fetch from."""
 
@@ -59,7 +58,7 @@ class FreeHosts:
                 assert_never(self.others)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _FetchJudge:
     """Judges hypothetical calls as the gate would. Nothing is logged, resolved or connected to."""
 

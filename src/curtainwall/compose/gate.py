@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from curtainwall.model import (
     Presence,
     RaiseBudget,
     SessionId,
+    record,
 )
 from curtainwall.operations.held import note_held
 from curtainwall.operations.messages import IncomingMessages
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from curtainwall.tools import IsDenied, Tool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GatedSessions:
     """Sessions whose calls can be decided and run."""
 

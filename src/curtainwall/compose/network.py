@@ -3,13 +3,13 @@
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from curtainwall.facts import Masker, masked_excerpt
 from curtainwall.host import Dialler
-from curtainwall.model import AskGate, Clock, CommandRefused, Journal, RefusedRequest, RequestsRefused, SessionId, TurnId
+from curtainwall.model import AskGate, Clock, CommandRefused, Journal, RefusedRequest, RequestsRefused, SessionId, TurnId, record
 from curtainwall.runtime.gate.permits import PermitWatch, no_permit_watch
 from curtainwall.tools.servers import OpenNetwork, ServerSpec
 
@@ -23,7 +23,7 @@ def _no_turn() -> TurnId | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RefusedRequests:
     """Records the refused requests of one session; `turn` returns the current turn, if any."""
 

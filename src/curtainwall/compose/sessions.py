@@ -2,11 +2,10 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from curtainwall.host.home import Home
-from curtainwall.model import Clock
+from curtainwall.model import Clock, record
 from curtainwall.operations.sessions import AgentNames, Sessions, SessionTerms
 from curtainwall.runtime import HomeStores, SessionFolds, SessionRegistry, SystemClock
 from curtainwall.session import ActiveRules, lift
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from curtainwall.model import Approver
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parts:
     """Parts that an embedding program can replace: the store, the automatic approver, the clock."""
 

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from curtainwall.config.teams import team_files, team_variables
 from curtainwall.host import Credential
 from curtainwall.host.home import Home, find_home, user_homes
 from curtainwall.host.home_path import stronger_homes
-from curtainwall.model import Digest, Limits, Workspace
+from curtainwall.model import Digest, Limits, Workspace, record
 from curtainwall.model.people import parse_place
 from curtainwall.operations.sessions import SessionTerms, workspace_at
 from curtainwall.policy import Policy, Protection, RuleCard, load
@@ -29,7 +29,7 @@ from curtainwall.tools.servers import ServerSpec
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Setup:
     """The home, the configuration and the rules in force."""
 

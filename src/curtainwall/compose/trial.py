@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from posixpath import normpath
@@ -28,6 +28,7 @@ from curtainwall.model import (
     Verdict,
     Workspace,
     denial,
+    record,
 )
 from curtainwall.policy import Explanation, SessionFacts, explain, judge
 from curtainwall.session import Rules, SessionState, covers_of, standing_answer
@@ -42,7 +43,7 @@ POLICY_ERROR = "policy-error"
 LONGEST_LINE = 8 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrialResult:
     """A verdict, and the subject that it is about if the call could be read."""
 
@@ -56,7 +57,7 @@ class TrialResult:
         return {"effect": verdict.effect.value, "because": [*verdict.because], "reason": verdict.reason, "resources": resources}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judge:
     """Judges calls for an imaginary session: its workspace, its mode, and its labels."""
 

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
@@ -13,6 +12,7 @@ from pydantic.fields import FieldInfo
 from curtainwall.config.fields import Section, show_duration
 from curtainwall.config.loader import named_section
 from curtainwall.config.schema import Config
+from curtainwall.model import record
 
 _DURATION_KEYS = frozenset(
     "after archive-after deadline every health idle pause remind seconds signed-in silence timeout turn wait window".split()
@@ -30,7 +30,7 @@ This page is made from the schema (`src/curtainwall/config/schema.py`) by `pytho
 """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Table:
     """One table of the file: its name as written, its description, and its keys."""
 

@@ -1,16 +1,16 @@
 """The places where asks are shown, wherever they are configured; a place that nothing serves is refused."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from curtainwall.config.matrix import MatrixSection
+from curtainwall.model import record
 from curtainwall.model.people import Route, parse_place
 
 _HOW: Final = "write `web`, `matrix:!room:server` or `matrix:@person:server`"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ServedPlaces:
     """What is served: the web or not, Matrix, and who may answer on each channel that has operators."""
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote_plus
@@ -12,6 +11,7 @@ from curtainwall.egress.requests import RequestHead
 from curtainwall.egress.upstream.http1 import request_start, sendable
 from curtainwall.egress.upstream.providers import Carrier, Provider, ProviderEndpoint
 from curtainwall.egress.upstream.sentinels import Keyring
+from curtainwall.model import record
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -69,7 +69,7 @@ def _require_no_key(query: str) -> None:
 _OVERRIDES: Final = frozenset((b"x-http-method-override", b"x-http-method", b"x-method-override"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SessionProvider:
     """A provider with this session's filter and keys."""
 

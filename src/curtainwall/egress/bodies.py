@@ -9,7 +9,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, cast
 
@@ -17,6 +16,7 @@ from pydantic import JsonValue
 
 from curtainwall.egress.ports import EgressBounds, Judge, ProviderAction, ProviderActionKind
 from curtainwall.egress.refusals import Dialect, Refused
+from curtainwall.model import record
 
 _FEW_PARTS: Final = 5_000
 # Asked of every value of a body; `dict | list` would be made anew each time.
@@ -151,7 +151,7 @@ _CALL_CONTENT: Final = {"toolcall": "input", "functioncall": "args", "functionre
 _SCHEMAS: Final = frozenset(("text", "responseformat", "outputformat", "outputconfig", "generationconfig", "metadata"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _FoundAction:
     reach: ProviderAction
     remove: Callable[[], None]

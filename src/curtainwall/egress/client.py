@@ -22,7 +22,7 @@ from curtainwall.egress.upstream.providers import KNOWN_HOSTS, ProviderEndpoint
 from curtainwall.egress.upstream.relay import Relay, linger
 from curtainwall.facts import Unclear, canonical_url
 from curtainwall.host import Connection, Dialler, Unreachable, Wire
-from curtainwall.model import HostFacts
+from curtainwall.model import HostFacts, record
 
 _PIECE: Final = 64 * 1024
 _TARGET = re.compile(r"([A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*):([0-9]{1,5})")
@@ -106,7 +106,7 @@ class ProxyCounters:
     tunnels: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProxyParts:
     """What all client connections of one session share."""
 

@@ -1,17 +1,16 @@
 """What the caller of the proxy provides: bounds, and the callbacks that judge, meter and decide. None of them ever sees a key."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple, Protocol
 
 from curtainwall.egress.refusals import Dialect
-from curtainwall.model import Basis, HostFacts, Usage
+from curtainwall.model import Basis, HostFacts, Usage, record
 
 MIB: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EgressBounds:
     """Limits of one session's proxy; sizes in bytes, times in seconds."""
 
@@ -36,7 +35,7 @@ def always() -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostDecision:
     """The decision about a host, and the reason, which the agent is shown."""
 
@@ -64,7 +63,7 @@ class ProviderActionKind(StrEnum):
     OTHER = "other"  # a tool of the provider's that we do not know
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProviderAction:
     """Part of a request that makes the provider act beyond the conversation: its kind, its name, and its place in the body."""
 

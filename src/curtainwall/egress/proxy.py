@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from curtainwall.egress.admission import EndpointFilter, SessionProvider
@@ -15,9 +15,10 @@ from curtainwall.egress.upstream.accounts import Accounts
 from curtainwall.egress.upstream.pool import UpstreamPool
 from curtainwall.egress.upstream.sentinels import Access, Keyring
 from curtainwall.host import BACKLOG, Dialler, SocketFile, Wire
+from curtainwall.model import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProxyConfig:
     """What one session may use: its providers, its bounds, and the callbacks that meter, judge, decide and report."""
 

@@ -4,18 +4,18 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
-from curtainwall.model import CurtainwallError, RefusalKind
+from curtainwall.model import CurtainwallError, RefusalKind, record
 
 # Per window and kind; further refusals are only counted.
 _LISTED: Final = 10
 _LONGEST_WINDOW: Final = 3_600.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Refusal:
     """A request that was refused, without its query and body. Its key is included only so that it can be masked."""
 
@@ -178,7 +178,7 @@ _ENDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reason:
     """A reason for people to read; clients show it as an error of the provider."""
 

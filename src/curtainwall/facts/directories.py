@@ -3,12 +3,11 @@
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from curtainwall.facts.paths import DEEPEST
-from curtainwall.model import is_beneath, is_git_directory, runs_later
+from curtainwall.model import is_beneath, is_git_directory, record, runs_later
 
 MOST_NAMES: Final = 500_000
 """How many names we look at before giving up, which takes about half a second."""
@@ -21,7 +20,7 @@ _NPMRC_CREDENTIALS: Final = (b"_auth", b"_password", b"key")
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NamedFiles:
     """The first file of each wanted name; `missed` says why there may be others, or is empty."""
 

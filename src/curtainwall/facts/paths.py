@@ -14,12 +14,11 @@ import re
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from posixpath import normpath
 from typing import Final
 
 from curtainwall.facts.refusal import Unclear, quoted
-from curtainwall.model import is_beneath
+from curtainwall.model import is_beneath, record
 
 _URL: Final = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|file:[/\\])", re.IGNORECASE)
 _MAX_PATH = 4095
@@ -45,7 +44,7 @@ _libc_syscall.restype = ctypes.c_long
 _OPEN_HOW = b"".join(word.to_bytes(8, sys.byteorder) for word in (getattr(os, "O_PATH", 0) | os.O_CLOEXEC, 0, _NO_SYMLINKS))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathRoots:
     """The directories that an agent's paths are relative to. Every path in it is real and absolute, without a trailing slash.
 

@@ -1,18 +1,17 @@
 """Computes when a job is due: cron's five fields in the job's time zone, with the rules of Debian's cron."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from curtainwall.model import Millis
+from curtainwall.model import Millis, record
 
 _FIELDS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Schedule:
     """A cron expression and its time zone.
 

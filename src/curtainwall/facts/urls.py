@@ -6,13 +6,13 @@ request goes where it was judged to go.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import ip_network
 from socket import AF_INET, AF_INET6, AddressFamily, inet_ntop, inet_pton
 
 import ada_url
 
 from curtainwall.facts.refusal import Unclear, quoted
+from curtainwall.model import record
 from curtainwall.model.subjects import HostFacts, Scope
 
 _NO_PORTS: frozenset[int] = frozenset()
@@ -144,7 +144,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PARTS = ("hostname", "port", "pathname", "search")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Url:
     """A canonical URL without user name and fragment; grants and lists refer to its `origin`."""
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from curtainwall.model.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from curtainwall.host.credential_transport import Sending as Sending
     from curtainwall.host.credentials import Credential as Credential
     from curtainwall.host.credentials import Credentials as Credentials
     from curtainwall.host.credentials import CredentialSource as CredentialSource
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from curtainwall.host.credentials import FromFile as FromFile
     from curtainwall.host.credentials import FromKeyring as FromKeyring
     from curtainwall.host.credentials import Secret as Secret
-    from curtainwall.host.credentials import Sending as Sending
     from curtainwall.host.credentials import Unavailable as Unavailable
     from curtainwall.host.files.beneath import FileOwner as FileOwner
     from curtainwall.host.files.beneath import LinkInTheWay as LinkInTheWay

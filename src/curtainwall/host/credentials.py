@@ -3,8 +3,6 @@
 Each use reads the value again. Messages from here never contain a value or a program's output.
 """
 
-import asyncio
-import base64
 import importlib
 import os
 import re
@@ -12,13 +10,17 @@ import signal
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final, Literal, Protocol, cast
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from curtainwall.model import CurtainwallError, HostFacts
+from curtainwall.host.credential_transport import Sending
+from curtainwall.model import CurtainwallError, HostFacts, record
+
+if TYPE_CHECKING:
+    # Start-up time: a command that only judges reads no credential. A function that waits imports it.
+    import asyncio
 
 COMMAND_SECONDS: Final = 30.0
 _MAX_BYTES: Final = 64 * 1024
@@ -48,7 +50,7 @@ class CredentialSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FromEnvironment:
     """A variable of our environment."""
 
@@ -64,7 +66,7 @@ class FromEnvironment:
         return value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FromFile:
     """A file that holds the value and nothing else."""
 
@@ -73,10 +75,12 @@ class FromFile:
 
     async def read(self) -> str:
         """Return the file's text without surrounding white space."""
+        import asyncio
+
         return await asyncio.to_thread(_read_text, self.path)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FromKeyring:
     """An entry of the user's keyring."""
 
@@ -86,6 +90,8 @@ class FromKeyring:
 
     async def read(self) -> str:
         """Return the entry's password."""
+        import asyncio
+
         try:
             # The package is optional: a machine without a desktop does not need it.
             library = importlib.import_module("keyring")
@@ -102,7 +108,7 @@ class FromKeyring:
         return password.strip()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FromCommand:
     """The first line that a program of the user prints, such as `pass show github`."""
 
@@ -113,6 +119,8 @@ class FromCommand:
 
     async def read(self) -> str:
         """Run the program outside any sandbox, with a small environment and no input, and return its first line."""
+        import asyncio
+
         name = self.words[0]
         environment = {key: self.environ[key] for key in _INHERITED if key in self.environ}
         try:
@@ -146,7 +154,7 @@ class FromCommand:
         return lines[0].strip()
 
 
-async def _read_all(stream: asyncio.StreamReader) -> bytes:
+async def _read_all(stream: "asyncio.StreamReader") -> bytes:
     out = bytearray()
     while piece := await stream.read(_MAX_BYTES):
         out += piece
@@ -179,62 +187,12 @@ def _read_text(path: Path) -> str:
         raise Unavailable(f"the file `{path}` is not UTF-8 text") from None
 
 
-Way = Literal["bearer", "header", "basic", "query"]
-
 _MIN_LENGTH: Final = 6
 _MAX_LENGTH: Final = 16_384
-_WAYS: Final = ("bearer", "header", "basic", "query")
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
-_FRAMING: Final = frozenset("host content-length transfer-encoding connection te trailer upgrade expect".split())
 _THIS_MACHINE = re.compile(r"127(?:\.[0-9]+){3}|::1|localhost|.+\.localhost")
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """How a credential travels: `bearer`, `header:X-Api-Key`, `basic:user` or `query:key`."""
-
-    way: Way = "bearer"
-    name: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> "Sending":
-        """Parse a setting; raise ValueError with the forms that are allowed."""
-        way, colon, name = text.partition(":")
-        if way not in _WAYS or (way == "bearer") is bool(colon) or (colon and not name):
-            raise ValueError("write `bearer`, `header:NAME`, `basic:USER` or `query:NAME`")
-        if way in {"header", "query"} and not _TOKEN.fullmatch(name):
-            raise ValueError(f"`{name}` is no name of a {'header' if way == 'header' else 'parameter'}")
-        if way == "header" and name.lower() in _FRAMING:
-            raise ValueError(f"the header `{name}` is ours to write")
-        if way == "basic" and (":" in name or not name.isprintable()):
-            raise ValueError(f"`{name}` is no user name")
-        return cls(way, name)
-
-    def headers(self, value: str) -> tuple[tuple[str, str], ...]:
-        """Return the headers that carry a value."""
-        match self.way:
-            case "bearer":
-                return (("Authorization", f"Bearer {value}"),)
-            case "header":
-                return ((self.name, value),)
-            case "basic":
-                return (("Authorization", f"Basic {self._pair(value)}"),)
-            case "query":
-                return ()
-
-    def query(self, value: str) -> str:
-        """Return what to add to a URL's query; empty unless the credential travels there."""
-        return f"{quote(self.name, safe='')}={quote(value, safe='')}" if self.way == "query" else ""
-
-    def forms(self, value: str) -> tuple[str, ...]:
-        """Return every string that would reveal the value when it is sent this way."""
-        return (value, self._pair(value)) if self.way == "basic" else (value,)
-
-    def _pair(self, value: str) -> str:
-        return base64.b64encode(f"{self.name}:{value}".encode()).decode()
-
-
-@dataclass(frozen=True, slots=True)
+@record
 class Credential:
     """One credential of the configuration. `covers` tells whether it is for a host; if `tools` is empty, every tool may use it there."""
 

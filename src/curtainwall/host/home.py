@@ -4,18 +4,17 @@ import contextlib
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.host.home_path import VARIABLE, home_path
-from curtainwall.model import Broken, SessionId
+from curtainwall.model import Broken, SessionId, record
 
 _DIRECTORIES = ("policy", "blobs", "cache", "keys", "ca", "logs", "servers", "skills", "memory", "sessions", "run", "run/watch")
 WORKSPACE = "workspace"
 _OF_SESSION = (WORKSPACE, "orientation", "state", "escalations")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SessionPlace:
     """The directories of one session. An agent only ever sees workspace, orientation and state."""
 
@@ -42,7 +41,7 @@ class SessionPlace:
             private_directory(path)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Home:
     """`CURTAINWALL_HOME` as a real path; it may not exist yet."""
 

@@ -5,7 +5,6 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import assert_never
 
 from curtainwall.model import (
@@ -22,12 +21,13 @@ from curtainwall.model import (
     GrantScope,
     PendingAsk,
     StreamId,
+    record,
 )
 
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AskAnswer:
     """A program's answer to an ask, if there is more to say than yes or no: for how long it counts, and why."""
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 from curtainwall.model import (
@@ -41,13 +40,14 @@ from curtainwall.model import (
     TurnResumed,
     TurnStarted,
     TurnStatus,
+    record,
 )
 from curtainwall.session import Diagnostic, DiagnosticLog
 
 _MOST_WAITING = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LiveSpeech:
     """A piece of the agent's text, as it arrives."""
 
@@ -55,7 +55,7 @@ class LiveSpeech:
     turn: TurnId | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LiveActivity:
     """The agent's current activity, or a failure that is retried; it is not in the log."""
 
@@ -63,7 +63,7 @@ class LiveActivity:
     is_retry: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LiveTool:
     """A step in the life of a call. The preview is the beginning of its arguments, of its result, or of the reason."""
 
@@ -73,7 +73,7 @@ class LiveTool:
     preview: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LiveAsk:
     """An ask that waits for an answer, or how it was settled; `ask` is None if it is settled already."""
 
@@ -82,7 +82,7 @@ class LiveAsk:
     ask: PendingAsk | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LiveContext:
     """How full the model's context is: estimated before a request, measured after the reply, smaller after a summary."""
 
@@ -91,7 +91,7 @@ class LiveContext:
     measured: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LiveTurn:
     """A turn began, went on, or stopped."""
 
@@ -100,7 +100,7 @@ class LiveTurn:
     failure: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LiveDiagnostic:
     """A diagnostic, with the tool that it is about and a preview."""
 

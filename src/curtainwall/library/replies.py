@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from curtainwall.model import (
@@ -39,6 +38,7 @@ from curtainwall.model import (
     TurnStarted,
     TurnStatus,
     Usage,
+    record,
     session_stream,
 )
 from curtainwall.session import SessionState, TranscriptTurn, fold, transcript
@@ -46,7 +46,7 @@ from curtainwall.session import SessionState, TranscriptTurn, fold, transcript
 LEFT_MESSAGE = "this program has left the session; `open_session(resume=…)` goes on with it"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reply:
     """The reply to a message: the agent's text, how the turn stopped, what it used, and what it waits for."""
 

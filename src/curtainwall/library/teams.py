@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import cast
@@ -29,6 +29,7 @@ from curtainwall.model import (
     SessionId,
     SessionQuery,
     TurnFailed,
+    record,
 )
 from curtainwall.operations.open import SessionSpec
 from curtainwall.runtime import Turns
@@ -40,7 +41,7 @@ from curtainwall.teams.pairs import Pair, PairFigures, Shortage
 JsonObject = Mapping[str, JsonValue]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TeamReply:
     """The reply to a message: the answer if `done`, a handle to get it later if `waiting`, or why there is none."""
 

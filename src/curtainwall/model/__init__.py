@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from curtainwall.model.budgets import BudgetKind as BudgetKind
     from curtainwall.model.budgets import Limits as Limits
     from curtainwall.model.budgets import Usage as Usage
+    from curtainwall.model.codec import IGNORABLE as IGNORABLE
+    from curtainwall.model.codec import decode_command as decode_command
+    from curtainwall.model.codec import decode_event as decode_event
+    from curtainwall.model.codec import encode_command as encode_command
+    from curtainwall.model.codec import encode_event as encode_event
+    from curtainwall.model.codec import event_types as event_types
+    from curtainwall.model.codec import version_of as version_of
     from curtainwall.model.commands import AddLabels as AddLabels
     from curtainwall.model.commands import AddRoute as AddRoute
     from curtainwall.model.commands import AnswerApproval as AnswerApproval
@@ -63,7 +70,6 @@ if TYPE_CHECKING:
     from curtainwall.model.commands import WithdrawMessage as WithdrawMessage
     from curtainwall.model.commands import WithholdAnswer as WithholdAnswer
     from curtainwall.model.entries import CHAIN_START as CHAIN_START
-    from curtainwall.model.entries import IGNORABLE as IGNORABLE
     from curtainwall.model.entries import Batch as Batch
     from curtainwall.model.entries import Consumed as Consumed
     from curtainwall.model.entries import Entry as Entry
@@ -75,13 +81,7 @@ if TYPE_CHECKING:
     from curtainwall.model.entries import StreamEnd as StreamEnd
     from curtainwall.model.entries import Waiting as Waiting
     from curtainwall.model.entries import Write as Write
-    from curtainwall.model.entries import decode_command as decode_command
-    from curtainwall.model.entries import decode_event as decode_event
-    from curtainwall.model.entries import encode_command as encode_command
-    from curtainwall.model.entries import encode_event as encode_event
     from curtainwall.model.entries import entry_hash as entry_hash
-    from curtainwall.model.entries import event_types as event_types
-    from curtainwall.model.entries import version_of as version_of
     from curtainwall.model.errors import REFUSALS as REFUSALS
     from curtainwall.model.errors import AlreadyAnswered as AlreadyAnswered
     from curtainwall.model.errors import BadCall as BadCall
@@ -151,7 +151,6 @@ if TYPE_CHECKING:
     from curtainwall.model.events.life import SessionReady as SessionReady
     from curtainwall.model.events.life import SessionRenamed as SessionRenamed
     from curtainwall.model.events.life import SessionReopened as SessionReopened
-    from curtainwall.model.events.life import Workspace as Workspace
     from curtainwall.model.events.turns import AgentSpoke as AgentSpoke
     from curtainwall.model.events.turns import InterruptAsked as InterruptAsked
     from curtainwall.model.events.turns import MessageAccepted as MessageAccepted
@@ -292,6 +291,7 @@ if TYPE_CHECKING:
     from curtainwall.model.ports.store import Marks as Marks
     from curtainwall.model.ports.store import Tallies as Tallies
     from curtainwall.model.presence import Presence as Presence
+    from curtainwall.model.records import record as record
     from curtainwall.model.subjects import FORGES as FORGES
     from curtainwall.model.subjects import OWN_SERVERS as OWN_SERVERS
     from curtainwall.model.subjects import PATH_ROLES as PATH_ROLES
@@ -357,5 +357,6 @@ if TYPE_CHECKING:
     from curtainwall.model.views import RuleStatus as RuleStatus
     from curtainwall.model.views import SessionView as SessionView
     from curtainwall.model.views import VerdictReport as VerdictReport
+    from curtainwall.model.workspaces import Workspace as Workspace
 else:
     __getattr__ = lazy_names(__name__)

@@ -8,7 +8,6 @@ from curtainwall.model.approvals import GrantScope, LabelSource
 from curtainwall.model.blobs import BlobRef, Payload
 from curtainwall.model.budgets import BudgetKind, Limits, Usage
 from curtainwall.model.events import Progress
-from curtainwall.model.events.life import Workspace
 from curtainwall.model.events.turns import TurnStatus
 from curtainwall.model.events.work import SavedProgram
 from curtainwall.model.frozen import Frozen
@@ -17,6 +16,7 @@ from curtainwall.model.peers import Peer, PeerAnswer
 from curtainwall.model.people import Route, Who
 from curtainwall.model.subjects import Subject
 from curtainwall.model.verdicts import Mode, Verdict
+from curtainwall.model.workspaces import Workspace
 
 
 class Command(Frozen):

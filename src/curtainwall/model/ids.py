@@ -1,8 +1,9 @@
 """Ids, and how a decision mints new ones. Clock and entropy are inputs."""
 
 import hashlib
-from dataclasses import dataclass
 from typing import Final, NewType
+
+from curtainwall.model.records import record
 
 SessionId = NewType("SessionId", str)
 StreamId = NewType("StreamId", str)
@@ -80,7 +81,7 @@ def session_of(stream: StreamId) -> SessionId | None:
     return SessionId(rest) if kind == "session" else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Moment:
     """One reading of the clock, one seed, and the size of the log in bytes; the same moment always mints the same ids."""
 

@@ -7,7 +7,6 @@ belong here, nor do those that only choose among programs that the user set up e
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from pydantic import JsonValue, ValidationError
@@ -16,9 +15,10 @@ from curtainwall.model.events import AnyEvent
 from curtainwall.model.events.work import ExtensionNoted
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import Millis
+from curtainwall.model.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaterKind:
     """One kind of such files: what triggers them, and their names in lower case.
 

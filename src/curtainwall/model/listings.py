@@ -1,11 +1,11 @@
 """Rows for lists and searches: projections of the log, never read by a decision."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from curtainwall.model.approvals import Cover, Grant
 from curtainwall.model.ids import ApprovalId, Digest, Millis, SessionId
+from curtainwall.model.records import record
 
 SessionStatus = Literal["opening", "ready", "working", "waiting", "closed"]
 
@@ -13,7 +13,7 @@ TurnEnding = Literal["done", "failed", "interrupted"]
 """How a turn ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SessionRow:
     """One session in a list."""
 
@@ -41,7 +41,7 @@ class SessionRow:
         return self.ending if self.status == "ready" and self.ending != "done" else self.status
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ApprovalRow:
     """One approval in a list, open or settled."""
 
@@ -59,7 +59,7 @@ class ApprovalRow:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GrantRow:
     """One standing answer in a list, with the stream that holds it."""
 
@@ -68,7 +68,7 @@ class GrantRow:
     revoked: Millis | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShownAt:
     """A place where asks are shown; without a reference, anywhere on the channel."""
 
@@ -76,7 +76,7 @@ class ShownAt:
     reference: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SessionQuery:
     """Which sessions to list, newest first; with `by_activity`, those that changed last come first."""
 
@@ -99,7 +99,7 @@ class SessionQuery:
     limit: int = 50
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ApprovalQuery:
     """Which approvals to list, newest first."""
 
@@ -115,7 +115,7 @@ class ApprovalQuery:
     """Leave out the shown text and the covered resources, which take longest to read."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tally:
     """The number of sessions and approvals in each state."""
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
-from curtainwall.model.events.life import Workspace
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import SessionId
+from curtainwall.model.records import record
 from curtainwall.model.subjects import Role, Subject, ToolEffect
 from curtainwall.model.verdicts import Mode
+from curtainwall.model.workspaces import Workspace
 
 if TYPE_CHECKING:
     # Start-up time: many modules need a tool's name and no commands.
@@ -160,7 +161,7 @@ class ToolSpec(Frozen):
         return f"{self.server}.{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prepared:
     """A subject with its unmasked canonical arguments, which never reach the log."""
 

@@ -4,12 +4,12 @@ from typing import Final, Literal
 
 from curtainwall.model.approvals import Grant, LabelSource
 from curtainwall.model.budgets import Basis, BudgetKind
-from curtainwall.model.events.life import Workspace
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import ApprovalId, CallId, MessageId, Millis, RuleId, SessionId
 from curtainwall.model.listings import SessionStatus
 from curtainwall.model.subjects import Subject
 from curtainwall.model.verdicts import Effect, Mode
+from curtainwall.model.workspaces import Workspace
 
 BUILTIN_AGENT: Final = "builtin"
 """Our own agent. It parks while a human is asked; every other agent holds its call open."""

@@ -65,6 +65,7 @@ from curtainwall.model import (
     WorkTimed,
     changed_files,
     in_order,
+    record,
     session_stream,
     unlisted_changes,
 )
@@ -76,7 +77,7 @@ _MOST_NAMED = 20
 _VERBS = {"write_file": "wrote", "edit_file": "edited", "delete_file": "deleted", "create_directory": "made"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """One change to one file."""
 

@@ -1,7 +1,7 @@
 """The desk: how channels view sessions, send them commands, and open them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from curtainwall.model import (
@@ -30,6 +30,7 @@ from curtainwall.model import (
     SessionView,
     Who,
     project_stream,
+    record,
     session_stream,
 )
 from curtainwall.operations.fork import fork
@@ -111,7 +112,7 @@ class AgentChecks(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeskPorts:
     """The parts that a desk uses besides the sessions themselves."""
 

@@ -26,6 +26,7 @@ from curtainwall.model import (
     SessionId,
     Who,
     Workspace,
+    record,
     session_stream,
 )
 from curtainwall.operations.open import inherit_label, open_with_history
@@ -136,7 +137,7 @@ _CONVERSATION_EVENTS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Forked:
     """The new session and its workspace; `copied` is None if both share a project."""
 

@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from curtainwall.facts import Masker
 from curtainwall.host import put_back
@@ -23,6 +22,7 @@ from curtainwall.model import (
     Undecided,
     held_files,
     held_noted,
+    record,
     session_stream,
 )
 from curtainwall.operations.lookup import is_stopped
@@ -33,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 _NO_LIMIT = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HeldEntry:
     """A file that is still set aside, and the session that did it."""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -18,6 +17,7 @@ from curtainwall.model import (
     SessionId,
     Undecided,
     UserPromptSubmit,
+    record,
     session_stream,
 )
 from curtainwall.runtime import SessionRegistry
@@ -26,7 +26,7 @@ _TEXT_FIELDS = ("text", "reason", "instructions", "name")
 """The fields of commands that hold text from people."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IncomingMessages:
     """Masks people's text in commands, and passes messages to the hooks."""
 

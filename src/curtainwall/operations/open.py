@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from curtainwall.model import (
     Undecided,
     Who,
     Workspace,
+    record,
     session_stream,
 )
 from curtainwall.operations.sessions import Sessions
@@ -58,7 +59,7 @@ def _nothing_opened(undecided: Undecided) -> Undecided:
     return Undecided(undecided.session, undecided.owner, "nothing was begun, so try again when it goes on or has ended")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SessionSpec:
     """The settings of a new session; what is left out comes from the user's configuration."""
 

@@ -5,11 +5,21 @@ import os
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.host.home import Home, private_directory
-from curtainwall.model import HOUSE, CommandRefused, ExtensionNoted, SessionId, SessionQuery, SessionRow, TryLater, Who, session_stream
+from curtainwall.model import (
+    HOUSE,
+    CommandRefused,
+    ExtensionNoted,
+    SessionId,
+    SessionQuery,
+    SessionRow,
+    TryLater,
+    Who,
+    record,
+    session_stream,
+)
 from curtainwall.operations.sessions import Sessions
 from curtainwall.runtime import Stores
 from curtainwall.session import lift
@@ -19,7 +29,7 @@ _RELEASE_SECONDS = 6.0
 """A process that is done with a session releases it sooner than this."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Removal:
     """The outcome for one session; it was deleted unless `why_not` says why not."""
 

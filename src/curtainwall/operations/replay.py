@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from curtainwall.model import CHAIN_START, BlobRef, Blobs, Broken, Entry, NotFound, StreamId, entry_hash, session_stream
+from curtainwall.model import CHAIN_START, BlobRef, Blobs, Broken, Entry, NotFound, StreamId, entry_hash, record, session_stream
 from curtainwall.operations.lookup import find_session
 from curtainwall.runtime import Stores
 from curtainwall.session import Violation, blobs_of, fold, lift, replay
@@ -22,7 +21,7 @@ def export_lines(entries: Iterable[Entry]) -> Iterator[str]:
         yield f"{prefix[:-1]}{_EVENT_KEY}{entry.payload.decode()}}}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReadExport:
     """The entries of an export, and whether its last line was torn and left out."""
 
@@ -61,7 +60,7 @@ def _parse_entry(number: int, line: str) -> Entry:
 _REFERENCE: Final = b'"digest"'
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReplayReport:
     """The result of a replay."""
 

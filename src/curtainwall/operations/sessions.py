@@ -1,12 +1,22 @@
 """The sessions of a home and the terms in force for them. Every operation starts from here."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from curtainwall.host.home import WORKSPACE, Home
-from curtainwall.model import CommandRefused, Limits, NotFound, Route, SessionId, SessionOpened, Workspace, is_beneath, session_stream
+from curtainwall.model import (
+    CommandRefused,
+    Limits,
+    NotFound,
+    Route,
+    SessionId,
+    SessionOpened,
+    Workspace,
+    is_beneath,
+    record,
+    session_stream,
+)
 from curtainwall.session import Rules
 
 if TYPE_CHECKING:
@@ -38,7 +48,7 @@ class AgentNames:
         return self._agents[session]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SessionTerms:
     """The current rules, the limits of a new session, and where its asks are shown besides its own channel."""
 
@@ -47,7 +57,7 @@ class SessionTerms:
     targets: tuple[Route, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sessions:
     """The log of a home, its sessions and their directories, and the terms in force, which are looked up each time."""
 

@@ -3,12 +3,11 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import cast
 
 import cedarpy
 
-from curtainwall.model import Broken, Role
+from curtainwall.model import Broken, Role, record
 
 LABEL = "label"
 """The action that label rules are about."""
@@ -29,7 +28,7 @@ Uid = tuple[str, str]
 """Type and id of an entity."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WrittenRule:
     """One rule: its text in the file with comments, the expression that Cedar reads, and the line where it begins."""
 
@@ -38,7 +37,7 @@ class WrittenRule:
     line: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CedarQuestion:
     """A request: principal, action and resource, and the entities around them."""
 
@@ -48,7 +47,7 @@ class CedarQuestion:
     entities: cedarpy.Entities
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CedarReply:
     """Cedar's answer: whether it allowed the request, the rules that decided, and whether anything failed."""
 

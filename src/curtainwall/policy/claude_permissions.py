@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from curtainwall.model import Broken
+from curtainwall.model import Broken, record
 from curtainwall.policy.canonical import fault_of, is_host, is_path, is_sound
 
 WILDCARD = None
@@ -53,7 +52,7 @@ _NOTHING = "false"
 _ALL = "true"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PatternCondition:
     """Two conditions for a pattern: `narrow` matches nothing beyond it, for allowing; `wide` matches all of it, for refusing."""
 
@@ -236,7 +235,7 @@ _MAX_TITLE = 80
 _MAX_SPELT = 3
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ImportedRules:
     """Rules as Cedar text, and what was left out or made stricter, in sentences."""
 
@@ -244,7 +243,7 @@ class ImportedRules:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Family:
     """Tools of Claude Code that map to the same roles: those that an allow opens, and those that an ask or deny closes."""
 
@@ -268,7 +267,7 @@ _FAMILIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Entry:
     """One parsed entry of a list."""
 

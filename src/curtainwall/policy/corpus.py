@@ -1,7 +1,6 @@
 """Policy tests as data: JSON lines with expected verdicts in, differences out. The judge is an argument."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from pydantic import JsonValue, ValidationError
 
@@ -20,6 +19,7 @@ from curtainwall.model import (
     Verdict,
     Workspace,
     explain_invalid,
+    record,
     subject_digest,
 )
 from curtainwall.policy.entities import SessionFacts
@@ -110,7 +110,7 @@ class Trial(Frozen):
         return Subject(kind=self.kind, tool=self.tool, effect=self.effect, raw={}, canonical={}, resources=resources, digest=digest)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judged:
     """The outcome of a trial; `labels` is None if they were not determined."""
 
@@ -118,7 +118,7 @@ class Judged:
     labels: tuple[Label, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Result:
     """A trial, its outcome, and a sentence for each difference; none means that it passed."""
 

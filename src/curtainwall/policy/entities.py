@@ -1,7 +1,6 @@
 """Turns sessions and a subject's resources into Cedar entities, each with its containers as parents."""
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 
 from curtainwall.model import (
@@ -18,6 +17,7 @@ from curtainwall.model import (
     Workspace,
     ancestors,
     is_external,
+    record,
     runs_later,
 )
 from curtainwall.policy.canonical import guessed_scope, host_parents, is_host, is_path, is_sound, split_remote
@@ -26,7 +26,7 @@ from curtainwall.policy.lists import Lists
 from curtainwall.policy.protection import is_secret_name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SessionFacts:
     """The session as a principal: who works where, in which mode, and what it has touched."""
 
@@ -48,7 +48,7 @@ class Unfit(ValueError):
     """A resource is not canonical, or lacks the facts that its role needs."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entity:
     """A Cedar entity: its id, attributes and parents."""
 

@@ -1,7 +1,6 @@
 """Explains a verdict: the rules that decided, the facts they saw, and what would change it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from curtainwall.model import (
     PATH_ROLES,
@@ -19,6 +18,7 @@ from curtainwall.model import (
     ToolFacts,
     Verdict,
     is_beneath,
+    record,
     resource_of,
 )
 from curtainwall.policy.coverage import aliases_of_command
@@ -37,7 +37,7 @@ _LISTABLE = frozenset(map(RuleId, ("unlisted-host", "private-address", "unlisted
 _PLAN = frozenset(map(RuleId, ("plan-reads-only", "plan-tools")))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Explanation:
     """A verdict in words: its rules, what they saw, what a person can do, and the state of the labels; sentences without a full stop."""
 

@@ -1,16 +1,16 @@
 """The config's lists: which hosts, remotes and teams the user named, by exact name or by wildcard."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import AddressValueError, IPv6Address
 
-from curtainwall.model import FORGES, Broken
+from curtainwall.model import FORGES, Broken, record
 from curtainwall.policy.canonical import host_parents, is_address, is_host, is_sound, remote_host, split_remote
 
 _HIGHEST_PORT = 65_535
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lists:
     """The config's `lists` in canonical form. A wildcard covers only public names; addresses and private hosts must be listed exactly.
 

@@ -1,14 +1,14 @@
 """Paths that are sensitive by name: protected ones, which no agent reads or writes, and files that hold secrets."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from curtainwall.model import Broken, Role, Workspace, ancestors, is_beneath
+from curtainwall.model import Broken, Role, Workspace, ancestors, is_beneath, record
 from curtainwall.policy.canonical import fault_of
 
 _CHANGES = (Role.WRITE_PATH, Role.DELETE_PATH)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Protection:
     """Canonical absolute paths: neither read nor written (`never`), never written (`readonly`), and exceptions inside them (`except_`).
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from curtainwall.model import Digest, Effect, Label, Resource, RuleId, SubjectKind, ToolEffect, Verdict, denial
+from curtainwall.model import Digest, Effect, Label, Resource, RuleId, SubjectKind, ToolEffect, Verdict, denial, record
 from curtainwall.policy.cedar import Grammar, RuleSet
 from curtainwall.policy.entities import SessionFacts
 from curtainwall.policy.lists import Lists
@@ -56,7 +56,7 @@ CallKey = tuple[SubjectKind, str, ToolEffect, tuple[Resource, ...], SessionFacts
 """Everything that the verdict on a call depends on besides the policy: the subject and the session, but never the arguments."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleSets:
     """The same rules in sets: all that judge, the permits and the forbids among them, the forbids that name commands, and label rules."""
 

@@ -2,16 +2,15 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pkgutil import get_data
 from typing import Final, Literal, cast
 
-from curtainwall.model import Broken, Label, Role, RuleId
+from curtainwall.model import Broken, Label, Role, RuleId, record
 from curtainwall.policy.cedar import Expr, WrittenRule
 from curtainwall.policy.coverage import misspelt, needs
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleSource:
     """One rule file: its name as people know it, its text, whether a user wrote it, and whether it may only forbid."""
 
@@ -148,7 +147,7 @@ _LONGEST_ID = 64
 _LABEL_ACTION = {"type": "Action", "id": "label"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleCard:
     """A rule for display: its id, title, reason, kind, file and text."""
 
@@ -164,7 +163,7 @@ class RuleCard:
     """The modes in which it applies; empty for all."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """A rule from a file: its card, its text and expression, and the label it sets, if any."""
 

@@ -1,6 +1,5 @@
 """The real clock and the real source of randomness."""
 
-import asyncio
 import os
 import time
 
@@ -27,6 +26,9 @@ class SystemClock:
 
     async def sleep_until(self, at: Millis) -> None:
         """Return at that time of day, or once the time that was left until then has passed."""
+        # Start-up time: a command that only looks something up never sleeps.
+        import asyncio
+
         end = self.elapsed() + at - self.now()
         while (left := min(at - self.now(), end - self.elapsed())) > 0:  # noqa: ASYNC110 - no event signals that the clock was set
             # The loop's own clock stops while the machine is asleep.

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from curtainwall.model import (
@@ -42,6 +42,7 @@ from curtainwall.model import (
     TurnResult,
     TurnStatus,
     inbox_of,
+    record,
     session_of,
     session_stream,
 )
@@ -78,7 +79,7 @@ class Lifetimes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Attended:
     """A session that is looked after."""
 

@@ -1,8 +1,9 @@
 """A service that serves one application on its own port."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from curtainwall.model import record
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -14,7 +15,7 @@ async def _nothing() -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListenAddress:
     """Where a service can be reached, the configuration key for it, and the function that announces it."""
 

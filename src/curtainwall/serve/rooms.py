@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from curtainwall.channels.asks.board import AskDesk, Board
@@ -32,6 +32,7 @@ from curtainwall.model import (
     ShownAt,
     Undecided,
     Who,
+    record,
 )
 from curtainwall.operations.desk import SessionDesk
 from curtainwall.operations.open import ChannelPlaces, SessionSpec
@@ -67,7 +68,7 @@ class KeyedDesk:
         return await self._desk.open(opening, by)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RoomRoutes:
     """Where rooms lead, according to the house log."""
 
@@ -96,7 +97,7 @@ class RoomRoutes:
         return Board(desk or serving.work.desk, wired.registry.feed, wired.store.index, serving.reason_of, at, serving.who_may_on(CHANNEL))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RoomDisplays:
     """Which sessions' asks are shown in which room, according to the sessions' logs."""
 

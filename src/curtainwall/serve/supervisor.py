@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from curtainwall.model import CurtainwallError
+from curtainwall.model import CurtainwallError, record
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """How long to wait before restarting a failed service: the pause doubles up to a minute."""
@@ -31,7 +31,7 @@ class Service(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MissingService:
     """Replaces a service that could not be created, and says why."""
 

@@ -1,7 +1,6 @@
 """The pure half of the gate: judge, stop at the breaker, apply standing answers, ask, judge again, permit."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from curtainwall import policy
 from curtainwall.model import (
@@ -48,6 +47,7 @@ from curtainwall.model import (
     Who,
     denial,
     may_change_files,
+    record,
 )
 from curtainwall.session.card import LONGEST_PLAN, card_text, plan_text, step_grants
 from curtainwall.session.limits import count_asks, count_repeats
@@ -59,7 +59,7 @@ from curtainwall.session.state import SessionState
 MANY_RESOURCES = 256
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Case:
     """One call, with everything that its decision depends on."""
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, assert_never
 
 from pydantic import JsonValue
@@ -46,6 +46,7 @@ from curtainwall.model import (
     TextStreamed,
     ToolUsesReported,
     WorkTimed,
+    record,
 )
 
 DiagnosticKind = Literal[
@@ -63,7 +64,7 @@ DiagnosticKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Diagnostic:
     """One diagnostic about a session's work."""
 

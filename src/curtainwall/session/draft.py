@@ -1,10 +1,10 @@
 """Decides commands one after the other, on a private draft of the state."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from curtainwall.model import AnyCommand, AnyEvent, CommandRefused, GrantGiven, GrantScope, Moment, Post, RequestCall, SavedProgram
+from curtainwall.model import AnyCommand, AnyEvent, CommandRefused, GrantGiven, GrantScope, Moment, Post, RequestCall, SavedProgram, record
 from curtainwall.session.calls import needs_program, with_program
 from curtainwall.session.decide import decide, decide_by_log, is_decided_by_log
 from curtainwall.session.evolve import apply
@@ -13,7 +13,7 @@ from curtainwall.session.rules import SessionRules
 from curtainwall.session.state import SessionState
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decided:
     """The result of one command: events or a refusal, and the posts to other sessions."""
 

@@ -1,7 +1,6 @@
 """The limits of a session: the breaker for repeated subjects and too many asks, and the budgets."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -13,6 +12,7 @@ from curtainwall.model import (
     BudgetWarned,
     Digest,
     Millis,
+    record,
 )
 from curtainwall.session.state import SessionState, Spent
 
@@ -24,7 +24,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BreakerLimits:
     """The thresholds of the breaker."""
 

@@ -56,6 +56,7 @@ from curtainwall.model import (
     TurnResumed,
     TurnStarted,
     TurnStatus,
+    record,
 )
 from curtainwall.session.blobs import blobs_of
 
@@ -82,7 +83,7 @@ BlobCheck = Callable[[BlobRef], str | None]
 """Returns what is wrong with a blob, or None."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Violation:
     """A violated invariant and the entry where it shows."""
 

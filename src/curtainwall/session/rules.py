@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from curtainwall import policy as judging
-from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, NotAllowed, RuleId, SessionOpened, Who
+from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, NotAllowed, RuleId, SessionOpened, Who, record
 from curtainwall.session.limits import BreakerLimits
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ RuleOwner = tuple[Literal["team", "job", "webhook"], str]
 _TABLES: Final = {"team": "teams", "job": "cron", "webhook": "webhooks.hooks"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rules:
     """The rules in force at the moment of a decision."""
 

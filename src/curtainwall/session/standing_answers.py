@@ -1,7 +1,7 @@
 """Standing answers: grants that answer later asks, in one session or in every session of a project."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from curtainwall import policy
 from curtainwall.model import (
@@ -31,6 +31,7 @@ from curtainwall.model import (
     Subject,
     Verdict,
     is_external,
+    record,
     resource_of,
 )
 from curtainwall.session.rules import Rules
@@ -108,7 +109,7 @@ def standing_answer(state: SessionState, subject: Subject, asked: tuple[Cover, .
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Since:
     """Changes since a permit: labels set by other calls, and whether a grant was revoked."""
 
@@ -160,7 +161,7 @@ def still_covers(subject: Subject, asked: tuple[Cover, ...], answered: tuple[Cov
     return asked == answered if subject.steps else covered(asked, answered)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProjectState:
     """The fold of a project's log, and the log's end."""
 

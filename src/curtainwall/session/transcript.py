@@ -38,6 +38,7 @@ from curtainwall.model import (
     TurnStarted,
     TurnStatus,
     Usage,
+    record,
 )
 
 TranscriptEvent = MessageEvent | TurnEvent | SpeechEvent | CallEvent | ModelEvent
@@ -45,7 +46,7 @@ TranscriptEvent = MessageEvent | TurnEvent | SpeechEvent | CallEvent | ModelEven
 _SHOWN = Group[TranscriptEvent](TranscriptEvent)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TranscriptMessage:
     """A human's message, or context that was added without one."""
 
@@ -77,7 +78,7 @@ class TranscriptTurn:
         return "\n\n".join((*self.messages, self.partial) if self.partial else self.messages)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TranscriptNote:
     """A note that a program wrote into the history; the agent does not see it."""
 

@@ -1,6 +1,5 @@
 """Stores big payloads as files named by their digest. A file is either complete or absent."""
 
-import asyncio
 import contextlib
 import errno
 import fcntl
@@ -31,6 +30,9 @@ class FileBlobs:
 
     async def put(self, content: bytes) -> BlobRef:
         """Store the bytes durably and return a reference to them."""
+        # Start-up time: a process that only looks something up has no loop.
+        import asyncio
+
         return await asyncio.to_thread(self._put, content)
 
     def get(self, digest: str) -> bytes:

@@ -4,10 +4,9 @@ import contextlib
 import os
 import secrets
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
-from curtainwall.model import Broken, SessionId
+from curtainwall.model import Broken, SessionId, record
 
 KEY_SIZE = 32
 
@@ -17,7 +16,7 @@ ASIDE = ".damaged-"
 CUT_OFF = "setting it aside broke off"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StorePaths:
     """The places of the store below `CURTAINWALL_HOME`."""
 

@@ -5,11 +5,10 @@ import hmac
 import os
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from curtainwall.model import Broken, SessionId, session_stream
+from curtainwall.model import Broken, SessionId, record, session_stream
 from curtainwall.store.audit import chain
 from curtainwall.store.audit.trail import last_audited
 from curtainwall.store.home import StorePaths, private_file, read_audit_key
@@ -92,7 +91,7 @@ RESCUE: Final = "rescue"
 """The extension name under which the house log records a damaged database that was set aside."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loss:
     """The known losses of a log."""
 

@@ -1,7 +1,6 @@
 """Events in, row changes out: derives what lists and searches show from the log. Does not know the tables."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from curtainwall.model import (
@@ -64,11 +63,12 @@ from curtainwall.model import (
     TurnResumed,
     TurnStarted,
     TurnStatus,
+    record,
     session_of,
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SessionListed:
     """A session was opened."""
 
@@ -76,7 +76,7 @@ class SessionListed:
     event: SessionOpened
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SessionSet:
     """One column of a session has a new value; a closed session's status stays."""
 
@@ -85,21 +85,21 @@ class SessionSet:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SessionUnlocked:
     """A closed session is open again."""
 
     session: SessionId
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TurnBegun:
     """A session began another turn and is working; a closed session's status stays."""
 
     session: SessionId
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LabelsSeen:
     """A session carries these labels."""
 
@@ -107,7 +107,7 @@ class LabelsSeen:
     labels: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallNamed:
     """The tool of a call that is not settled yet; its approvals are shown with it."""
 
@@ -116,7 +116,7 @@ class CallNamed:
     tool: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallForgotten:
     """No approval will be asked for a call any more."""
 
@@ -124,7 +124,7 @@ class CallForgotten:
     call: CallId
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ApprovalListed:
     """An approval is open."""
 
@@ -132,7 +132,7 @@ class ApprovalListed:
     event: ApprovalAsked
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ApprovalSettled:
     """An approval is settled; the first settlement stays."""
 
@@ -144,7 +144,7 @@ class ApprovalSettled:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GrantListed:
     """A grant is in force."""
 
@@ -152,7 +152,7 @@ class GrantListed:
     grant: Grant
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GrantEnded:
     """A grant is no longer in force: it was revoked or used up."""
 
@@ -161,7 +161,7 @@ class GrantEnded:
     at: Millis
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RouteLeads:
     """A place leads to a session, or to none."""
 
@@ -169,14 +169,14 @@ class RouteLeads:
     session: SessionId | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RoutesEnded:
     """No place leads to a session any more."""
 
     session: SessionId
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AsksShown:
     """A session's asks are now shown at a place, or no longer."""
 

@@ -7,13 +7,12 @@ import sqlite3
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import JsonValue
 
-from curtainwall.model import CHAIN_START, HOUSE, Clock, ExtensionNoted, Millis, StreamId, TryLater, encode_event, entry_hash
+from curtainwall.model import CHAIN_START, HOUSE, Clock, ExtensionNoted, Millis, StreamId, TryLater, encode_event, entry_hash, record
 from curtainwall.store.audit import chain
 from curtainwall.store.audit.trail import Decode
 from curtainwall.store.database import STREAM_SHIFT, begin, connect, create
@@ -37,7 +36,7 @@ Entries = list[tuple[str, int, bytes]]
 Rows = list[tuple[Any, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rescued:
     """The result of rescuing a damaged database."""
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.agents.external.process import (
@@ -29,6 +28,7 @@ from curtainwall.model import (
     RecordProgress,
     SessionId,
     SessionQuery,
+    record,
     session_stream,
 )
 from curtainwall.runtime import SessionJournal
@@ -40,7 +40,7 @@ _UNKNOWN = (Label("sensitive"), Label("untrusted-content"))
 """The labels of a conversation that has no log of ours."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DiskConversation:
     """A pair that a local agent serves, and the status of its conversation."""
 

@@ -3,10 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from curtainwall.config.schema import ActiveConfig
-from curtainwall.model import SessionId, TryLater
+from curtainwall.model import SessionId, TryLater, record
 from curtainwall.operations.sessions import Sessions
 from curtainwall.teams.archive import Archive
 from curtainwall.teams.keeper_mail import KeeperAction, KeeperMail
@@ -14,7 +13,7 @@ from curtainwall.teams.pair_sessions import PairSessions
 from curtainwall.teams.talk import Talk
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeeperRequest:
     """A request concerning a session's agent, and the future that gets its result."""
 
@@ -74,7 +73,7 @@ class KeeperRequests:
                 result.set_exception(TryLater("agents were let work here and no longer are; try again"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Conversations:
     """The teams' conversations: their sessions, the talk in them, requests to the keeper, and the archive of totals."""
 

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from curtainwall.facts import read_frame
+from curtainwall.model import record
 
 PATH: Final = "/mcp"
 _SESSION: Final = "mcp-session-id"
@@ -31,7 +32,7 @@ Message = Mapping[str, object]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Posted:
     """A message, and the line that forwards it to the session."""
 

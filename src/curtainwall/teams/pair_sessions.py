@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +36,7 @@ from curtainwall.model import (
     SessionQuery,
     Usage,
     Workspace,
+    record,
     session_stream,
 )
 from curtainwall.model.people import parse_place
@@ -118,7 +118,7 @@ Finish = Callable[[PeerAnswer], FinishCall | None]
 """Turns an answer into the outcome of the call that waits for it, if it is small enough to be logged with the answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Caller:
     """Who asks: the asking session, and the team that it speaks for."""
 
@@ -126,7 +126,7 @@ class Caller:
     team: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TalkTerms:
     """How long to wait for an answer, how long a notice may wait, and when a pair counts as archived."""
 
@@ -135,7 +135,7 @@ class TalkTerms:
     archive_after: int = 90 * DAY
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TeamCard:
     """How a team is presented to others."""
 
@@ -158,7 +158,7 @@ HasHooks = Callable[[Place], bool]
 """Tells whether the user has hooks for messages in a place."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MessageHooks:
     """The user's hooks for messages to teams."""
 
@@ -166,7 +166,7 @@ class MessageHooks:
     any_hooks: HasHooks
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PairPorts:
     """The parts that pairs use besides their sessions: the model of new ones, the user's hooks, and the archive."""
 

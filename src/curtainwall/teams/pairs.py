@@ -35,6 +35,7 @@ from curtainwall.model import (
     TurnResumed,
     TurnStarted,
     WorkTimed,
+    record,
     session_stream,
 )
 
@@ -122,7 +123,7 @@ class TeamExchange:
         return self.state not in ("expired", "answered")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PairFigures:
     """Figures of a pair's conversation."""
 

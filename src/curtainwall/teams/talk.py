@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from curtainwall.model import (
     SYSTEM,
@@ -23,6 +22,7 @@ from curtainwall.model import (
     Who,
     WithdrawMessage,
     ordered_id,
+    record,
     session_stream,
 )
 from curtainwall.teams.archive import Archive, ConversationTotals
@@ -36,7 +36,7 @@ OnWait = Callable[[float, str], None]
 """Called while waiting, with the seconds waited so far and a status text."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AskResult:
     """The handle of a message, and the answer if it has come."""
 

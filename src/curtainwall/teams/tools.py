@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, cast
 
@@ -28,6 +28,7 @@ from curtainwall.model import (
     SessionId,
     ToolResult,
     Undecided,
+    record,
 )
 from curtainwall.teams.conversations import KeeperRequests
 from curtainwall.teams.pair_sessions import Caller, TeamCard
@@ -38,7 +39,7 @@ _SMALL: Final = 4_000
 """Answers of up to this many bytes are logged together with the outcome of the call; longer ones are stored and shortened as usual."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TeamCall:
     """A call of a team tool, with its arguments."""
 
@@ -158,7 +159,7 @@ Runner = Callable[[Prepared, CallPermitted, Place], Awaitable[ToolResult]]
 _LAST = 50
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TeamToolPorts:
     """The parts that the tools of teams use."""
 

@@ -1,14 +1,13 @@
 """The catalogue of every tool that can be called, by name; a tool that is not in it does not exist."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 
 from pydantic import JsonValue
 
 from curtainwall.facts import quoted
-from curtainwall.model import BadCall, Broken, Case, Meaning, Resource, Role, ToolFacts, ToolSpec, is_as_strict, is_external
+from curtainwall.model import BadCall, Broken, Case, Meaning, Resource, Role, ToolFacts, ToolSpec, is_as_strict, is_external, record
 from curtainwall.tools.schema_check import Check, compile_check
 
 _LONGEST_NAME = 128
@@ -24,7 +23,7 @@ _ALIKE: tuple[frozenset[Role], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CatalogueEntry:
     """A tool with its precomputed check, its resource, and the arguments that name credentials."""
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from os.path import isdir, islink
 from shlex import quote
@@ -38,6 +38,7 @@ from curtainwall.model import (
     SubjectKind,
     ToolEffect,
     ToolFacts,
+    record,
     runs_later,
     subject_digest,
 )
@@ -62,7 +63,7 @@ _OURS = frozenset(spec.server for spec in NATIVE_TOOLS)
 _NOBODYS = frozenset(f"/dev/{name}" for name in ("full", "null", "random", "stderr", "stdin", "stdout", "urandom", "zero"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Setting:
     """The context of a call: the roots of its paths, the session's working directory, our own ports, and the masker of secrets."""
 

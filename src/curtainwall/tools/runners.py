@@ -1,11 +1,10 @@
 """The common part of all tools: the type of a runner, its error, refined calls, progress, and bounded threads."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from pydantic import JsonValue
@@ -24,6 +23,10 @@ from curtainwall.model import (
     ToolResult,
     subject_digest,
 )
+
+if TYPE_CHECKING:
+    # Start-up time: judging a call runs nothing.
+    import asyncio
 
 Runner = Callable[[Prepared, CallPermitted, Place], Awaitable[ToolResult]]
 
@@ -83,11 +86,13 @@ THREADS_AT_ONCE: Final = 3
 
 _Done = TypeVar("_Done")
 
-_SLOTS: WeakValueDictionary[SessionId, asyncio.Semaphore] = WeakValueDictionary()
+_SLOTS: "WeakValueDictionary[SessionId, asyncio.Semaphore]" = WeakValueDictionary()
 
 
 async def run_in_thread(session: SessionId, work: Callable[[], _Done]) -> _Done:
     """Run work in a thread once the session has a free one; an abandoned thread counts until it ends."""
+    import asyncio
+
     turn = _SLOTS.setdefault(session, asyncio.Semaphore(THREADS_AT_ONCE))
     await turn.acquire()
     try:

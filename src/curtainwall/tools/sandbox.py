@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -24,7 +24,7 @@ from curtainwall.host import (
     held_files_of,
     quarantine,
 )
-from curtainwall.model import HeldFile, Mode, Place, SessionId
+from curtainwall.model import HeldFile, Mode, Place, SessionId, record
 from curtainwall.tools.runners import CannotDo
 
 CONFINED: Final = frozenset({"git", "shell"})
@@ -36,7 +36,7 @@ OnHeld = Callable[[SessionId, tuple[HeldFile, ...]], Awaitable[None]]
 _TAKEN_BACK = "it runs later by itself, so it can only be written with `filesystem.write_file`, which asks"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SandboxedDirectory:
     """A directory as a confined process sees it; `notes` are for the agent, and grow when the directory is checked afterwards."""
 

@@ -127,16 +127,16 @@ def test_serve_imports_for_its_pages_nothing_of_other_channels_agents_and_provid
     ("words", "most"),
     [
         (["--help"], 10),
-        (["approvals", "list"], 110),
+        (["approvals", "list"], 113),
         (["sessions", "list"], 85),
-        (["grants", "list"], 75),
-        (["audit", "verify"], 90),
-        (["cron", "list"], 100),
+        (["grants", "list"], 76),
+        (["audit", "verify"], 92),
+        (["cron", "list"], 102),
         (["sessions", "held"], 120),
-        (["tools", "list"], 80),
-        (["skills", "list"], 95),
+        (["tools", "list"], 71),
+        (["skills", "list"], 93),
         (["hooks", "list"], 85),
-        (["memory", "list"], 125),
+        (["memory", "list"], 127),
     ],
     ids=str,
 )
@@ -148,6 +148,25 @@ def test_a_listing_imports_what_it_looks_up_and_nothing_that_judges_or_runs(word
     assert "curtainwall.compose.gate" not in loaded
     assert "curtainwall.compose.setup" not in loaded
     assert "curtainwall.store.disk.writer" not in loaded
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["approvals", "list"], ["sessions", "list"], ["grants", "list"], ["audit", "verify"], ["cron", "list"]),
+        *(["tools", "list"], ["skills", "list"], ["memory", "list"]),
+        ["policy", "explain", "filesystem.read_file", '{"path": "notes.txt"}'],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_looking_up_and_judging_import_no_event_loop_and_no_network(words: list[str], places: Places) -> None:
+    session_in(places.workspace, read("/etc/hostname"))
+    assert not {"asyncio", "concurrent.futures", "ssl", "http.client"} & modules_of(*words)
+
+
+def test_tools_are_listed_without_the_classes_of_commands(places: Places) -> None:
+    session_in(places.workspace, read("/etc/hostname"))
+    assert "curtainwall.model.commands" not in modules_of("tools", "list")
 
 
 @pytest.mark.parametrize(

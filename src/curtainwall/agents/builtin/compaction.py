@@ -1,9 +1,9 @@
 """Replaces older messages with a summary: what goes, what stays verbatim, and the request to the model."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from curtainwall.agents.builtin.language_model import AgentMessage, ConversationItem, ProgramOutcome, Prompt, UserMessage
+from curtainwall.model import record
 
 _TAIL_SHARE = 0.2
 _STEP_SHARE = 0.3
@@ -29,7 +29,7 @@ def estimate_items(items: Iterable[ConversationItem]) -> int:
     return sum(estimate_tokens(item.model_dump_json()) for item in items)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CompactedHistory:
     """A shorter history."""
 
@@ -38,7 +38,7 @@ class CompactedHistory:
     replaced: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CompactionPlan:
     """A plan to shorten a history: the request for its summary, and what stays unchanged.
 

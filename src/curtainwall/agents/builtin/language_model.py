@@ -1,12 +1,11 @@
 """The port to a language model: the conversation it gets, the reply it streams, and its faults."""
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
 
-from curtainwall.model import CurtainwallError, Frozen, Usage
+from curtainwall.model import CurtainwallError, Frozen, Usage, record
 
 
 class UserMessage(Frozen):
@@ -47,7 +46,7 @@ ConversationItem = Annotated[UserMessage | AgentMessage | ProgramOutcome, Field(
 ITEMS: TypeAdapter[tuple[ConversationItem, ...]] = TypeAdapter(tuple[ConversationItem, ...], config=ConfigDict(defer_build=True))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prompt:
     """Everything that a model gets for one reply.
 
@@ -60,14 +59,14 @@ class Prompt:
     may_run: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Delta:
     """A piece of text as it streams in."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelReply:
     """A complete reply, with the provider's raw response and the cost."""
 
@@ -77,7 +76,7 @@ class ModelReply:
     stop_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelRetry:
     """The model failed and is asked again: the number of the try, of how many, after how many seconds, and why."""
 

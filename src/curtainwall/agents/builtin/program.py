@@ -26,7 +26,7 @@ from curtainwall.agents.builtin.program_output import PRELUDE, PrintedOutput, re
 from curtainwall.agents.builtin.snapshots import PendingCall, ProgramSnapshot, SnapshotSeal
 from curtainwall.agents.builtin.stubs import ToolStubs
 from curtainwall.agents.builtin.workers import Workers
-from curtainwall.model import Broken, CallId, Journal, Presence, Save, SavedProgram, SessionId
+from curtainwall.model import Broken, CallId, Journal, Presence, Save, SavedProgram, SessionId, record
 
 SLEEP = "system.async_sleep"
 _MIB = 1024 * 1024
@@ -39,14 +39,14 @@ _LONGEST_NAP = 60
 _MOST_OPEN = 256
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallReturned:
     """A call returned a value."""
 
     value: JsonValue
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallRaised:
     """A call failed; the program sees this exception."""
 
@@ -54,7 +54,7 @@ class CallRaised:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallWaits:
     """A human is being asked; there is no result yet."""
 
@@ -101,7 +101,7 @@ class ProgramCalls(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramDone:
     """The program is over; the text is for the model."""
 
@@ -109,14 +109,14 @@ class ProgramDone:
     ok: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramParked:
     """The program waits for humans and occupies no worker."""
 
     waits_for: tuple[CallId, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Resting:
     """The program waits for slow calls; meanwhile others can use the worker."""
 
@@ -124,7 +124,7 @@ class _Resting:
     numbers: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Saved:
     """A saved program, and the step at which it was saved."""
 

@@ -4,11 +4,10 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from curtainwall.host import open_beneath
-from curtainwall.model import PROGRAM_INSTRUCTIONS, Digest, Workspace
+from curtainwall.model import PROGRAM_INSTRUCTIONS, Digest, Workspace, record
 
 _WORK = """\
 You are an agent that works for a person in a directory called the workspace. You act by writing short Python programs and handing them
@@ -89,7 +88,7 @@ COMPACT_HEADING = "compact instructions"
 _BIGGEST_FILE = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instructions:
     """One instruction file in its current state."""
 

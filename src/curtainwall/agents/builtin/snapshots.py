@@ -7,13 +7,12 @@ import json
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from pydantic import JsonValue
 
-from curtainwall.model import Broken, CallId, canonical_json
+from curtainwall.model import Broken, CallId, canonical_json, record
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -24,7 +23,7 @@ _NOT_OURS = "a saved program was not saved by us, or not here"
 _UNKNOWN = "a saved program has an unknown form"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PendingCall:
     """A call of a program that has no result yet."""
 
@@ -33,7 +32,7 @@ class PendingCall:
     arguments: Mapping[str, JsonValue]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramSnapshot:
     """A waiting program: the interpreter's dump, what was printed so far, and its open calls by the interpreter's numbers.
 

@@ -3,12 +3,11 @@
 import keyword
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from keyword import iskeyword
 
 from pydantic import JsonValue
 
-from curtainwall.model import ToolSpec
+from curtainwall.model import ToolSpec, record
 
 CALL = "_call_"
 """A placeholder for the name of the only external function, which every tool calls."""
@@ -19,7 +18,7 @@ _LONGEST = 1_000
 _DEEPEST = 8
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolStubs:
     """The tools that a program can call: stubs for the model and the checker, and the code that makes each tool callable."""
 
@@ -39,7 +38,7 @@ class ToolStubs:
         return "\n".join(lines).replace(CALL, way_out)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Parameter:
     name: str
     type: str

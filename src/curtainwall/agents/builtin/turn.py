@@ -70,6 +70,7 @@ from curtainwall.model import (
     Workspace,
     WorkTimed,
     ordered_id,
+    record,
 )
 
 _LONGEST_RESULT = 30_000
@@ -82,7 +83,7 @@ _LOST_CODE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BuiltinPorts:
     """The ports and settings that the agent works with."""
 
@@ -110,7 +111,7 @@ class CachedSession:
     cursor: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Held:
     """A turn's access to its session in memory."""
 

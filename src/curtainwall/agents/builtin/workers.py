@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic_monty import AsyncMonty, AsyncMontySession, MontyCrashedError, MontyError, ResourceLimits
 
 from curtainwall.agents.builtin.checkers import LONGEST, Checkers
+from curtainwall.model import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CodeLimits:
     """The limits of one program. Time runs only while it computes, never while it waits for a call."""
 
@@ -34,7 +34,7 @@ class CodeLimits:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Spare:
     """An unused interpreter, and the callback that returns it to the pool."""
 

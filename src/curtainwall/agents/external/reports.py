@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 from pydantic import JsonValue
 
-from curtainwall.model import is_deeper
+from curtainwall.model import is_deeper, record
 
 JsonEvent = Mapping[str, JsonValue]
 
@@ -20,28 +19,28 @@ MOST_WORDS: Final = 2_000
 _DEEPEST: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TextDelta:
     """A piece of the agent's text as it streams in."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WholeText:
     """A complete message, which replaces the pieces before it."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Activity:
     """A short note on what the agent is doing."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OwnToolUse:
     """The use of one of the agent's own tools, as it reports it. The gate records the session's tools."""
 
@@ -49,14 +48,14 @@ class OwnToolUse:
     arguments: JsonValue = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConversationName:
     """The agent's name for its current conversation."""
 
     conversation: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReportedFailure:
     """The turn has failed, whatever the exit code. `stop` means that waiting for the end is pointless."""
 
@@ -64,12 +63,12 @@ class ReportedFailure:
     stop: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConversationUnknown:
     """The agent does not know the conversation it should resume."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReportedEnd:
     """The agent reports that its turn is over."""
 

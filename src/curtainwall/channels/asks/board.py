@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, Protocol
 
 from curtainwall.channels.asks.answerers import Key
@@ -35,6 +35,7 @@ from curtainwall.model import (
     ShownAt,
     Undecided,
     Who,
+    record,
 )
 
 Status = Literal["open", "granted", "denied", "expired", "withdrawn"]
@@ -65,7 +66,7 @@ class AskDesk(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AskingRule:
     """A rule that asked, and its purpose."""
 
@@ -73,7 +74,7 @@ class AskingRule:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AskSettlement:
     """How an ask ended, by whom, when and why."""
 
@@ -83,7 +84,7 @@ class AskSettlement:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Card:
     """One ask, or identical asks of repeated firings, as a channel shows them. Only `lines` escapes what the agent wrote.
 
@@ -140,7 +141,7 @@ class Card:
         return plain_line(f"[{origin}session {self.session} `{self.name}`{more}]")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AnswerResult:
     """The reply to a person who answered, and whether the answer counted."""
 
@@ -304,7 +305,7 @@ def join_cards(cards: Iterable[Card]) -> list[Card]:
     return _join(_Candidate(card, _likeness(card)) for card in cards)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Candidate:
     """A card of one ask, and the key that identical asks share."""
 

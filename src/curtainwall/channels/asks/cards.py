@@ -4,7 +4,7 @@ import difflib
 import json
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, cast
 
 from pydantic import JsonValue
@@ -19,6 +19,7 @@ from curtainwall.model import (
     Subject,
     has_leftward,
     in_order,
+    record,
 )
 
 Kind = Literal["head", "rule", "argument", "title", "added", "removed", "place", "note"]
@@ -36,7 +37,7 @@ _MARKS: Mapping[Kind, str] = {"added": "+", "removed": "-", "argument": " ", "pl
 _Raw = tuple[Kind, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CardLine:
     """One line of a card; the kind says how it may be coloured, never what it means."""
 
@@ -49,7 +50,7 @@ class CardLine:
         return self.kind == "note" or any(cut in self.text for cut in _CUTS)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Space:
     """How much a card may show (lines of a text, characters of a line), and where the rest is."""
 

@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from curtainwall.channels.asks.cards import call_in_words
@@ -74,6 +73,7 @@ from curtainwall.model import (
     Who,
     WorkTimed,
     held_files,
+    record,
 )
 from curtainwall.operations.activity import SessionActivity
 
@@ -88,7 +88,7 @@ _REFUSED = "PermissionError"
 _RAISED = re.compile(r"[A-Z][A-Za-z]+(?:Error|Exception|Interrupt|Exit)\b|The program ")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EventLine:
     """One inert line, and its tone."""
 
@@ -96,7 +96,7 @@ class EventLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommandHints:
     """The commands to suggest: slash words in a conversation, programs at a shell; an empty `budget` means that there is none for it."""
 

@@ -3,19 +3,18 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import dataclass
 
 from curtainwall.channels.asks.answerers import Key
 from curtainwall.channels.asks.board import Board, Card
 from curtainwall.channels.plain import short
-from curtainwall.model import Clock, Marks, Millis
+from curtainwall.model import Clock, Marks, Millis, record
 
 _FAR = 24 * 3_600_000
 _NAMED = 3
 _ROOM = 80
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Notice:
     """Cards that are due for notification: new ones, and those still waiting.
 
@@ -42,7 +41,7 @@ class Notice:
         return "\n".join((*lines, *more))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NoticePace:
     """How long to wait before the first notice, when to repeat it, and how many seconds to leave between two notices."""
 

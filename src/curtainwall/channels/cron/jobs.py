@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, assert_never
 from pydantic import JsonValue
 
 from curtainwall.facts.schedules import Schedule
-from curtainwall.model import HOUSE, AnyEvent, ExtensionNoted, Feed, HouseEvent, Millis, Route, RouteSet, SessionDeleted, SessionId
+from curtainwall.model import HOUSE, AnyEvent, ExtensionNoted, Feed, HouseEvent, Millis, Route, RouteSet, SessionDeleted, SessionId, record
 
 CHANNEL: Final = "cron"
 NOT_OVER: Final = "the one before is not over"
@@ -24,7 +24,7 @@ Overlap = Literal["skip", "queue", "allow"]
 Missed = Literal["skip", "once", "all"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Job:
     """Something to do at certain times."""
 
@@ -212,7 +212,7 @@ StatusOf = Callable[[SessionId], str]
 _BUSY: Final = re.compile(rf"{re.escape(NOT_OVER)}: session ([0-9A-Za-z]+)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JobRow:
     """One job: when it is due next, and what happened to its last firing."""
 
@@ -227,7 +227,7 @@ class JobRow:
     enabled: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FiringRow:
     """One firing: its session, or why it did not run; `why` also says if it was started by hand."""
 

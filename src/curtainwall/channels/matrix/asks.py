@@ -5,7 +5,6 @@ import html
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -17,7 +16,7 @@ from curtainwall.channels.matrix.outbox import MatrixOutbox, RoomMessage, with_c
 from curtainwall.channels.matrix.replies import retry
 from curtainwall.channels.plain import counted, plain_line
 from curtainwall.host.user import clock_time
-from curtainwall.model import AlreadyAnswered, ApprovalId, NotFound, SessionId
+from curtainwall.model import AlreadyAnswered, ApprovalId, NotFound, SessionId, record
 
 _LONGEST: Final = 12_000
 _LONGEST_WHO: Final = 1_000
@@ -30,7 +29,7 @@ YES: Final = frozenset({"👍", "✅", "✔", "☑"})
 NO: Final = frozenset({"👎", "❌", "✖"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PostedAsk:
     """An ask posted in a room, and the newest of the identical asks that its message covered when it was first posted."""
 

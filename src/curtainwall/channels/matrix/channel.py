@@ -28,7 +28,7 @@ from curtainwall.channels.matrix.replies import ReplyPace, retry
 from curtainwall.channels.matrix.rooms import AskPlaces, DepartedRooms, MatrixReport, Rooms
 from curtainwall.channels.ports import ChannelPorts
 from curtainwall.channels.slash import LogPlaces
-from curtainwall.model import Broken, CurtainwallError, Marks, TryLater
+from curtainwall.model import Broken, CurtainwallError, Marks, TryLater, record
 
 _LONGEST_TOKEN: Final = 4_096
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
@@ -44,7 +44,7 @@ FindAccount = Callable[[], Awaitable[Account]]
 """Resolves our account on the homeserver, including its secret."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MatrixSettings:
     """The configuration besides the account: people, rooms, pinned devices, and pace."""
 
@@ -74,7 +74,7 @@ class MatrixSettings:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MatrixPorts:
     """The parts of the runtime that the channel uses."""
 

@@ -4,12 +4,12 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 from curtainwall.channels.matrix.events import EncryptedEvent, Raw, rows, table, text_of
 from curtainwall.channels.matrix.library import AsyncClient, MegolmEvent, SyncResponse, ToDeviceEvent
 from curtainwall.channels.matrix.library import Event as NioEvent
+from curtainwall.model import record
 
 _KEPT_STATE: Final = ("m.room.member", "m.room.encryption")
 _ENOUGH_KEYS: Final = 4_096
@@ -26,7 +26,7 @@ class Device(Protocol):
     blacklisted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DecryptedEvent:
     """The decrypted content.
 

@@ -1,8 +1,10 @@
 """Parses what a homeserver sends, without trusting it: each event is one we know, or None."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
+
+from curtainwall.model import record
 
 LONGEST_TEXT: Final = 40_000
 _LONGEST_ID: Final = 255
@@ -12,7 +14,7 @@ Raw = Mapping[str, object]
 """An event as received, unchecked."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EventHead:
     """The common fields: the id, the sender as the homeserver names it, the room, and the thread if any."""
 
@@ -22,7 +24,7 @@ class EventHead:
     thread: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TextMessage:
     """A text message; `sealed` means it came encrypted from a device of its sender, and `about` is the message it replies to."""
 
@@ -32,7 +34,7 @@ class TextMessage:
     about: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reaction:
     """A reaction to a message. The homeserver can forge these."""
 
@@ -41,7 +43,7 @@ class Reaction:
     sign: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EncryptedEvent:
     """An encrypted event that is still to be decrypted."""
 
@@ -49,7 +51,7 @@ class EncryptedEvent:
     raw: Raw
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Attachment:
     """Something that we cannot take: a picture, a file, a recording."""
 
@@ -57,7 +59,7 @@ class Attachment:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Edit:
     """A change to an earlier message. The original is what counts."""
 
@@ -65,7 +67,7 @@ class Edit:
     about: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Redaction:
     """The removal of a message, by its author or a moderator. The homeserver can forge these."""
 

@@ -7,14 +7,14 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode
 
 from curtainwall.channels.matrix.events import Raw, rows, table, text_of
 from curtainwall.channels.matrix.library import AsyncClient, AsyncClientConfig, ClientError, LoginResponse
-from curtainwall.model import Broken, CommandRefused, TryLater
+from curtainwall.model import Broken, CommandRefused, TryLater, record
 
 _LONGEST_TOKEN = 4_096
 
@@ -23,7 +23,7 @@ class LoginRefused(Broken):
     """The login is wrong or missing. Retrying does not help and might lock the account; the user has to correct it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Account:
     """How to reach a homeserver and log in; either a password or a token is set."""
 
@@ -301,7 +301,7 @@ _LONGEST_CURSOR: Final = 4_096
 TIMELINE: Final[dict[str, object]] = {"limit": _PAGE_SIZE, "types": list(EVENT_TYPES), "lazy_load_members": True}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MissedEvents:
     """The missed events, and whether there were more than could be fetched."""
 

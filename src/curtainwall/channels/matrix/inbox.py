@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from curtainwall.channels.asks.answers import up_to
@@ -32,6 +32,7 @@ from curtainwall.model import (
     SessionId,
     TryLater,
     Who,
+    record,
     session_stream,
 )
 
@@ -67,7 +68,7 @@ class RoomRouter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class People:
     """Who may do what: operators control, talkers talk; `*` is everyone in the room, `*:server` everyone on a server."""
 

@@ -3,11 +3,10 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, cast
 
 from curtainwall.channels.matrix.events import EncryptedEvent, head_of, table
-from curtainwall.model import Marks, SessionId
+from curtainwall.model import Marks, SessionId, record
 
 CHANNEL: Final = "matrix"
 _MOST_SEALED: Final = 500
@@ -16,7 +15,7 @@ _DONE: Final = " done"
 """A suffix that no event id has."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DepartedRoom:
     """A room that we have left: why, and the sessions whose asks were shown there."""
 

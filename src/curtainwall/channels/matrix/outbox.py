@@ -5,7 +5,6 @@ import html
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +12,7 @@ from curtainwall.channels.matrix.encryption import DeviceKeys
 from curtainwall.channels.matrix.homeserver import Homeserver, HomeserverRefused, unreachable
 from curtainwall.channels.matrix.library import ClientError, LocalProtocolError, OlmUnverifiedDeviceError, RoomSendResponse, SendRetryError
 from curtainwall.channels.matrix.memory import Memory, transaction
-from curtainwall.model import TryLater
+from curtainwall.model import TryLater, record
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -28,7 +27,7 @@ _BOUND: Final = 120.0
 Content = dict[str, object]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RoomMessage:
     """A message to send: plain text, optionally with HTML, or as a notice; `mention` lists the users to notify."""
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from curtainwall.channels.matrix.events import Redaction
@@ -21,6 +20,7 @@ from curtainwall.model import (
     TurnStatus,
     Who,
     WithdrawMessage,
+    record,
     session_stream,
 )
 
@@ -41,7 +41,7 @@ class _RoomSessions(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Redactions:
     """Withdraws messages queued from a room, in its session or the last few before; the author and operators may do this."""
 

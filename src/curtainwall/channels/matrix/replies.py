@@ -33,6 +33,7 @@ from curtainwall.model import (
     TurnId,
     TurnResumed,
     TurnStarted,
+    record,
     session_stream,
 )
 from curtainwall.operations.activity import SessionActivity
@@ -122,7 +123,7 @@ _HEAD: Final = 1_500
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReplyPace:
     """How often to show a message that is still streaming: first after a moment, then every few seconds."""
 

@@ -1,7 +1,6 @@
 """Executes what people write on a text channel: messages go to the agent, slash words to the desk."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from curtainwall.channels.asks.cards import whole_card
@@ -39,6 +38,7 @@ from curtainwall.model import (
     SessionRow,
     SetCompaction,
     Who,
+    record,
     session_stream,
 )
 
@@ -46,7 +46,7 @@ LogPlaces = Callable[[SessionId], Sequence[str]]
 """Describes where a session's log and audit are."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlashResult:
     """The outcome: lines to show, and what the channel should do besides.
 

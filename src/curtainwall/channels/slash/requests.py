@@ -1,100 +1,98 @@
 """The requests of slash words, as values; everything else is a `Message`."""
 
-from dataclasses import dataclass
-
-from curtainwall.model import ApprovalId, BudgetKind, CurtainwallError, GrantId, GrantScope, Mode, RuleId
+from curtainwall.model import ApprovalId, BudgetKind, CurtainwallError, GrantId, GrantScope, Mode, RuleId, record
 
 
 class SlashUsageError(CurtainwallError):
     """An unknown or malformed slash word; the message says how to write it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Message:
     """Text for the agent."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Help:
     """List all words, or explain one."""
 
     word: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Quit:
     """Leave."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Clear:
     """Clear the screen."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Logs:
     """Show where the log is, and its last events."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class History:
     """Show the last messages."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShowSession:
     """Describe this session."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListSessions:
     """List sessions, optionally only those with a text in their name or workspace."""
 
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class New:
     """Open another session."""
 
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reset:
     """Start afresh in the same workspace."""
 
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fork:
     """Continue in a copy with the same history."""
 
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Resume:
     """Go to another session, by a prefix of its id or by its name; without either, list them."""
 
     session: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rename:
     """Rename this session."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Close:
     """End this session, also with open work if `force` is set."""
 
@@ -102,40 +100,40 @@ class Close:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShowRules:
     """List the rules in force."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Enable:
     """Let a disabled rule ask again."""
 
     rule: RuleId
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Disable:
     """Let a rule's asks count as answered."""
 
     rule: RuleId
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetMode:
     """Change the mode, or show it."""
 
     mode: Mode | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetModel:
     """Change the model, or show it."""
 
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Approve:
     """Approve this ask, or the only one."""
 
@@ -143,7 +141,7 @@ class Approve:
     scope: GrantScope = GrantScope.ONCE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Deny:
     """Deny this ask, or the only one."""
 
@@ -151,7 +149,7 @@ class Deny:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShowPending:
     """List the open asks, all or those after one of them, or show one in full."""
 
@@ -159,19 +157,19 @@ class ShowPending:
     after: ApprovalId | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Grants:
     """List the standing approvals."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Revoke:
     """Revoke a standing approval."""
 
     grant: GrantId
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Budget:
     """Raise a budget to a total, or show the figures."""
 
@@ -179,41 +177,41 @@ class Budget:
     limit: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Context:
     """Show how full the model's context is."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compact:
     """Summarise older messages now."""
 
     instructions: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CompactAt:
     """Set when to summarise automatically, or never."""
 
     threshold: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Interrupt:
     """Stop the running turn."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShowSkills:
     """List the skills of this session."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShowMemory:
     """Show what is remembered beyond this session."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Why:
     """Explain why an ask or a call was judged as it was."""
 

@@ -1,16 +1,15 @@
 """Completions for the input line: the slash words, and the arguments that each accepts at the moment."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from curtainwall.channels.asks.cards import call_in_words
 from curtainwall.channels.plain import plain_line, short
 from curtainwall.channels.slash.lines import MODES, reach_in_words
 from curtainwall.channels.slash.words import WORDS
-from curtainwall.model import GrantScope, SessionRow, SessionView
+from curtainwall.model import GrantScope, SessionRow, SessionView, record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Suggestion:
     """A word that could replace the last `length` characters, and its meaning."""
 
@@ -19,7 +18,7 @@ class Suggestion:
     meaning: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SuggestionSource:
     """The sources of suggestions; each is queried only when a word needs it."""
 

@@ -3,12 +3,11 @@
 import difflib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from curtainwall.channels.slash import requests as want
 from curtainwall.channels.slash.requests import Request, SlashUsageError
-from curtainwall.model import ApprovalId, BudgetKind, GrantId, GrantScope, Mode, RuleId
+from curtainwall.model import ApprovalId, BudgetKind, GrantId, GrantScope, Mode, RuleId, record
 
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{6}")
 _AMOUNT = re.compile(r"\$?\s*([0-9][0-9,_]*(?:\.[0-9]+)?)\s*([a-z%]*)")
@@ -23,7 +22,7 @@ _KINDS = {
 _MOST = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlashWord:
     """One slash word: its syntax, what it does, and how its arguments are parsed."""
 

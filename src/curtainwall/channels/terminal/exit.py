@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -24,6 +23,7 @@ from curtainwall.model import (
     TurnStatus,
     Usage,
     encode_event,
+    record,
 )
 from curtainwall.operations.activity import Change
 
@@ -42,7 +42,7 @@ EXIT_CODES: Final = {TaskStatus.DONE: 0, TaskStatus.FAILED: 1, TaskStatus.WAITIN
 _SURENESS = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TaskEnd:
     """The end of a task, with the reason if it failed."""
 

@@ -3,7 +3,6 @@
 import asyncio
 import select
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -22,10 +21,10 @@ from prompt_toolkit.styles import Style
 
 from curtainwall.channels.terminal.asks import GRACE_MILLIS, KEYS
 from curtainwall.channels.terminal.settings import ConversationSettings
-from curtainwall.model import Millis, TurnId
+from curtainwall.model import Millis, TurnId, record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TextSubmitted:
     """The user sent a text; `about` is the ask that they had seen when they began to type."""
 
@@ -33,7 +32,7 @@ class TextSubmitted:
     about: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyPressed:
     """The user pressed one of the offered keys; `about` is what the offer was about at that moment."""
 
@@ -41,19 +40,19 @@ class KeyPressed:
     about: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StopPressed:
     """The user pressed Ctrl-C, on an empty line or during a turn: the turn that ran at that moment."""
 
     turn: TurnId | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TakeBackPressed:
     """The user wants the last queued message back."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExitPressed:
     """The user wants to leave."""
 
@@ -61,7 +60,7 @@ class ExitPressed:
 UserAction = TextSubmitted | KeyPressed | StopPressed | TakeBackPressed | ExitPressed
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Frame:
     """The space for a drawing, and whether the offered keys count at the moment."""
 
@@ -71,7 +70,7 @@ class Frame:
     has_keys: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyOffer:
     """Keys that have a meaning on an empty line, and what they are about."""
 

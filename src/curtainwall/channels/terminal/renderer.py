@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, Final
 
@@ -15,6 +14,7 @@ from rich.text import Text
 from curtainwall.channels.asks.cards import CardLine, Kind
 from curtainwall.channels.asks.event_lines import EventLine, Tone
 from curtainwall.channels.plain import hanging_rows, plain, rows
+from curtainwall.model import record
 
 AGENT_MARGIN: Final = "┊ "
 """Precedes each row of the agent's text, so that none of it passes for a card or a question."""
@@ -57,7 +57,7 @@ def _parser() -> MarkdownIt:
     return MarkdownIt().enable(["strikethrough", "table"]).disable(["html_block", "html_inline", "image", "reference"])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Renderer:
     """A width, and whether to use colours; bold and dim do not count as colours."""
 

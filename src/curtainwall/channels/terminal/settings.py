@@ -3,11 +3,10 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from curtainwall.model import SessionId
+from curtainwall.model import SessionId, record
 
 if TYPE_CHECKING:
     # Start-up time: one task takes no slash words.
@@ -36,7 +35,7 @@ def _no_holder(_: SessionId) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OwnerWatch:
     """The other process that works on a session, and how many seconds of silence pass before the user is notified."""
 
@@ -50,7 +49,7 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bo
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConversationSettings:
     """How a conversation is held; without `input` and `output` it uses the process's terminal.
 
@@ -69,7 +68,7 @@ class ConversationSettings:
     output: "Output | None" = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OneShotSettings:
     """How one task is reported: its output format, what happens on an ask, and the streams.
 

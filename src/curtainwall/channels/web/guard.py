@@ -2,7 +2,6 @@
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, urlsplit
 
@@ -13,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from curtainwall.channels.web.forms import Misread, TooBig, read_body, read_form
 from curtainwall.channels.web.render.filters import draw
 from curtainwall.channels.web.sign_ins import SignIns
+from curtainwall.model import record
 
 CSRF_FIELD = "csrf"
 _SAFE = ("GET", "HEAD")
@@ -37,7 +37,7 @@ _BOUNCE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Visitor:
     """Who is asking: a person's name, whether they are an operator, and the token that their forms carry."""
 
@@ -47,7 +47,7 @@ class Visitor:
     token: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WebAccess:
     """The host names we answer to, the people who may enter, and whether connections are encrypted."""
 

@@ -1,7 +1,6 @@
 """The ports of the pages besides those of a channel: lists, rules to try, new sessions, and records."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pydantic import JsonValue
@@ -9,12 +8,12 @@ from pydantic import JsonValue
 from curtainwall.channels.asks.board import Board
 from curtainwall.channels.cron import FiringRow, JobRow
 from curtainwall.channels.ports import ChannelPorts
-from curtainwall.model import DecidingRule, GrantId, Index, Millis, Mode, Opened, Payload, RuleStatus, SessionId, Who
+from curtainwall.model import DecidingRule, GrantId, Index, Millis, Mode, Opened, Payload, RuleStatus, SessionId, Who, record
 from curtainwall.teams.chains import Chain
 from curtainwall.teams.pairs import Pair, PairFigures
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallTrial:
     """A call to try against the rules, and the session imagined around it."""
 
@@ -25,7 +24,7 @@ class CallTrial:
     labels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallTrialResult:
     """The verdict of the rules about a call, in words."""
 
@@ -38,7 +37,7 @@ class CallTrialResult:
     changes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NewSession:
     """A session to start; without a workspace it gets its own."""
 
@@ -49,7 +48,7 @@ class NewSession:
     agent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spending:
     """The usage of one day's model requests; `estimated` means that some figure was not measured."""
 
@@ -61,7 +60,7 @@ class Spending:
     estimated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HealthFinding:
     """One health check and its result."""
 
@@ -71,7 +70,7 @@ class HealthFinding:
     todo: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TeamSummary:
     """A team as configured; without askers, only the rules decide who may ask."""
 
@@ -184,7 +183,7 @@ Revoke = Callable[[GrantId, Who], Awaitable[None]]
 """Revokes a standing approval, in whichever session or project it was given; raises `NotFound`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WebPorts:
     """Everything that the pages are made from."""
 

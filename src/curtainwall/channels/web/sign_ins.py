@@ -9,13 +9,12 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from curtainwall.model import Broken, Frozen, Millis
+from curtainwall.model import Broken, Frozen, Millis, record
 
 CODE_LIFE: Millis = 10 * 60 * 1000
 """How long a one-time code can be used."""
@@ -50,7 +49,7 @@ _STORED = TypeAdapter(_Stored)
 _K = TypeVar("_K", _Code, _SignIn)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SignedIn:
     """A signed-in browser. `csrf` is derived from the cookie, so only the holder of the cookie can know it."""
 

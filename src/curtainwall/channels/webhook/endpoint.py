@@ -17,7 +17,7 @@ from starlette.routing import Route as Path
 
 from curtainwall.channels.webhook.proofs import DeliveryRefused, Proof
 from curtainwall.facts.deliveries import MissingField, data_of, prompt_of, read_payload
-from curtainwall.model import Clock, CurtainwallError, NotFound, SessionId, TryLater, Undecided
+from curtainwall.model import Clock, CurtainwallError, NotFound, SessionId, TryLater, Undecided, record
 
 CHANNEL: Final = "webhook"
 _SOON: Final = {"retry-after": "5"}
@@ -27,7 +27,7 @@ Report = Callable[[str], None]
 """Writes a line to the service's log."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Webhook:
     """One endpoint: who may deliver to it, the prompt for the agent, and its limits."""
 
@@ -41,7 +41,7 @@ class Webhook:
     """Whether the body is plain text instead of JSON."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Delivery:
     """A delivery as it becomes a session: the user's prompt, and the data beside it."""
 
@@ -51,7 +51,7 @@ class Delivery:
     data: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeliveryStatus:
     """How far a delivery has come, and the agent's final text."""
 

@@ -3,10 +3,9 @@
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
-from curtainwall.model import Millis
+from curtainwall.model import Millis, record
 
 _LONGEST_KEY: Final = 200
 
@@ -19,7 +18,7 @@ class DeliveryRefused(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Proof:
     """How a sender proves itself.
 

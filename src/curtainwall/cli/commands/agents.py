@@ -1,6 +1,5 @@
 """`curtainwall agents`: list the agents and what each lacks; build and remove container images."""
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +8,7 @@ import typer
 
 from curtainwall.agents.external.container import Engine, ImagePins, devcontainer_image
 from curtainwall.channels.plain import counted
+from curtainwall.cli import loop
 from curtainwall.cli.screen import Output, OutputOption, columns, hint, note, show, show_json
 from curtainwall.compose.external.images import AgentImages, AgentStatus, adapters_of
 from curtainwall.compose.external.processes import missing_for_local
@@ -28,7 +28,7 @@ _LONGEST_LINE = 160
 @app.command("list")
 def list_agents(output: OutputOption = Output.TEXT) -> None:
     """List the agents: the version that each image holds, whether that is built, and what is in the way of running it."""
-    statuses = asyncio.run(_statuses())
+    statuses = loop.run(_statuses())
     if output is Output.JSON:
         show_json([_as_json(status) for status in statuses])
         return
@@ -55,7 +55,7 @@ def build(
     base = devcontainer_image(Path.cwd()) if image == DEVCONTAINER else image
     if base != image:
         note(f"`devcontainer.json` names the image `{inert(base)}`")
-    built = asyncio.run(_build(name, network, base, pull=pull))
+    built = loop.run(_build(name, network, base, pull=pull))
     if output is Output.JSON:
         show_json([{"agent": agent, "image": made, "new": is_new} for agent, made, is_new in built])
         return
@@ -69,7 +69,7 @@ def prune(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Remove images that no recipe makes any more, and what building left behind; images that containers use stay."""
-    removed, size = asyncio.run(_prune(everything=everything))
+    removed, size = loop.run(_prune(everything=everything))
     if output is Output.JSON:
         show_json({"removed": removed, "bytes": size})
         return

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated
 
@@ -27,6 +26,7 @@ from curtainwall.model import (
     GrantScope,
     SessionId,
     in_order,
+    record,
     session_stream,
 )
 from curtainwall.operations.lookup import find_approval
@@ -59,7 +59,7 @@ def deny(
     return _settle(_Answer(approval, session, only, granted=False, reason=reason), output)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Answer:
     """An answer as given on the command line."""
 
@@ -71,7 +71,7 @@ class _Answer:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Outcome:
     """The outcome of one answer: the asks that it was for, those that it did not settle, and the new grants."""
 

@@ -1,7 +1,7 @@
 """`curtainwall approvals`: list and show the asks that wait for a human, and settled ones."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -22,6 +22,7 @@ from curtainwall.model import (
     ApprovalRow,
     Broken,
     Index,
+    record,
     session_stream,
 )
 from curtainwall.operations.activity import SessionActivity
@@ -119,7 +120,7 @@ def show_approval(approval: IdArgument, session: SessionOption = None, output: O
         note(f"{row.approval} {settled_words(row)}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _MayAnswer:
     """Who may answer open asks; unknown if the configuration cannot be read."""
 

@@ -1,6 +1,5 @@
 """`curtainwall audit`: verify, repair and follow the log, and print its heads to keep elsewhere."""
 
-import asyncio
 import os
 import sys
 from collections.abc import Generator, Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Annotated
 import typer
 
 from curtainwall.channels.plain import counted
+from curtainwall.cli import loop
 from curtainwall.cli.read_only import open_for_reading
 from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, hint, json_line, note, show, show_json
 from curtainwall.compose.store import open_store
@@ -189,7 +189,7 @@ def rebuild_(output: OutputOption = Output.TEXT) -> None:
         fault = store.verify()
         if fault is not None:
             raise Broken(f"the log itself is not what was written, so nothing is told from it: {fault}; {_next_step(None)}")
-        asyncio.run(store.rebuild(lift))
+        loop.run(store.rebuild(lift))
         ends = {id_: it.seq for it in store.heads() if (id_ := session_of(it.stream)) is not None}
         faults = {each: error for each in ends if (error := store.verify_audit(each)) is not None}
         # INVARIANT: keep complete audit lines for entries that the log lacks; they may be all that is left of those entries.
@@ -239,7 +239,7 @@ def accept_loss_(
             note(str(loss))
         confirm("go on without what is lost?", yes=yes)
         accept_loss(home.root, SystemClock())
-    left, ended = ([], []) if loss is None else asyncio.run(_settled_after(loss))
+    left, ended = ([], []) if loss is None else loop.run(_settled_after(loss))
     if output is Output.JSON:
         sessions = [] if loss is None else [str(each) for each in loss.sessions]
         show_json({"lost": loss is not None, "entries": loss.entries if loss else 0, "sessions": sessions, "ended": ended})
@@ -281,7 +281,7 @@ async def _settled_after(loss: Loss) -> tuple[list[SessionId], list[SessionId]]:
 def rescue_(output: OutputOption = Output.TEXT) -> None:
     """Set a damaged database aside, which is kept, and go on with every session in it that is whole; end all other processes first."""
     rescued = rescue(find_home().root, SystemClock(), lift)
-    rebuilt = [] if rescued is None else asyncio.run(_rebuilt(rescued))
+    rebuilt = [] if rescued is None else loop.run(_rebuilt(rescued))
     if output is Output.JSON:
         lost = [] if rescued is None else [str(each) for each in rescued.lost]
         show_json(

@@ -1,6 +1,5 @@
 """`curtainwall cron`: list jobs, fire one now, and list past firings."""
 
-import asyncio
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curtainwall.channels.cron import STOPPED, FiringRow, JobHistory, JobRow, firing_rows, job_histories, job_rows
+from curtainwall.cli import loop
 from curtainwall.cli.global_options import is_quiet
 from curtainwall.cli.read_only import open_for_reading
 from curtainwall.cli.screen import Output, OutputOption, columns, hint, note, show, show_json, timestamp
@@ -90,7 +90,7 @@ def run(job: JobArgument, output: OutputOption = Output.TEXT) -> int:
     setup = load_setup()
     if job not in setup.config.cron:
         raise NotFound(f"there is no job `{job}`; `curtainwall cron list` names them")
-    return asyncio.run(_ran(setup, job, output))
+    return loop.run(_ran(setup, job, output))
 
 
 @app.command()

@@ -1,10 +1,10 @@
 """`curtainwall grants`: list standing answers, with who gave them and when, and revoke them."""
 
-import asyncio
 from typing import Annotated
 
 import typer
 
+from curtainwall.cli import loop
 from curtainwall.cli.read_only import open_for_reading
 from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, hint, note, show, show_json, timestamp
 from curtainwall.compose.store import open_store
@@ -78,7 +78,7 @@ def revoke(
             elif ids:
                 await sessions.registry.send(owner, RevokeGrant(by=local_user(), grant=ALL_GRANTS))
 
-    asyncio.run(take_back())
+    loop.run(take_back())
     if output is Output.JSON:
         show_json({"grant": ids[0], "revoked": True} if owner is None else {"session": owner, "revoked": ids})
         return

@@ -1,6 +1,5 @@
 """`curtainwall servers`: add, test, review and remove third-party tool servers."""
 
-import asyncio
 import os
 import shutil
 import tempfile
@@ -11,6 +10,7 @@ import typer
 from pydantic import JsonValue
 
 from curtainwall.channels.plain import exact_rows
+from curtainwall.cli import loop
 from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, hint, note, room, show, show_json
 from curtainwall.compose.masker import judging_masker
 from curtainwall.compose.servers import check_server, needed_paths, open_servers
@@ -285,7 +285,7 @@ def _ask(setup: Setup, spec: ServerSpec) -> tuple[str, dict[str, OfferedTool]]:
     setup.home.prepare()
     with tempfile.TemporaryDirectory(prefix="curtainwall-") as directory:
         place = Place(session=SessionId("test"), workspace=Workspace(path=os.path.realpath(directory), own=True))
-        return asyncio.run(_answer(_servers(setup), spec, None if spec.shared else place))
+        return loop.run(_answer(_servers(setup), spec, None if spec.shared else place))
 
 
 async def _answer(servers: Servers, spec: ServerSpec, place: Place | None) -> tuple[str, dict[str, OfferedTool]]:

@@ -1,12 +1,12 @@
 """`curtainwall sessions exec`: run a program of the user's inside a session's container, beside its agent."""
 
-import asyncio
 import os
 import sys
 from typing import Annotated
 
 import typer
 
+from curtainwall.cli import loop
 from curtainwall.cli.screen import Misuse
 from curtainwall.host.home import Home
 from curtainwall.model import CommandRefused, SessionRow
@@ -30,7 +30,7 @@ def exec_in(
         row = find_session(store.index, session)
     section = setup.config.agents.get(row.agent)
     variables = {} if section is None else dict(each.split("=", 1) for each in section.env)
-    raise typer.Exit(asyncio.run(_run(setup.home, row, tuple(command), variables)))
+    raise typer.Exit(loop.run(_run(setup.home, row, tuple(command), variables)))
 
 
 async def _run(home: Home, row: SessionRow, command: tuple[str, ...], variables: dict[str, str]) -> int:

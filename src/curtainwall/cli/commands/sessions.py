@@ -1,6 +1,5 @@
 """`curtainwall sessions`: list and show sessions, and change them from outside."""
 
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 
 from curtainwall.channels.plain import counted
+from curtainwall.cli import loop
 from curtainwall.cli.commands.session_exec import exec_in
 from curtainwall.cli.read_only import open_for_reading
 from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, hanging, hint, note, show, show_json, timestamp
@@ -249,7 +249,7 @@ def why(
         async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
             return Explanations(sessions).why(row.session, about)
 
-    report = asyncio.run(explained())
+    report = loop.run(explained())
     show_json(report.model_dump(mode="json")) if output is Output.JSON else show("\n".join(why_lines(report)))
 
 
@@ -278,7 +278,7 @@ def budget(
             async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
                 await sessions.registry.send(row.session, command)
 
-        asyncio.run(send(RaiseBudget(by=local_user(), kind=new_limit[0], limit=new_limit[1])))
+        loop.run(send(RaiseBudget(by=local_user(), kind=new_limit[0], limit=new_limit[1])))
     with open_store(home) as store:
         state = fold(lift(entry) for entry in store.log.read(session_stream(row.session)))
     view = session_view(state, (), None)
@@ -324,7 +324,7 @@ def rename(
         async with open_sessions(setup.home, ActiveSetup(setup).terms) as sessions:
             await sessions.registry.send(row.session, RenameSession(by=local_user(), name=name))
 
-    asyncio.run(send())
+    loop.run(send())
     show_json({"session": row.session, "name": name}) if output is Output.JSON else show(f"{row.session} is now `{inert(name)}`")
 
 
@@ -356,7 +356,7 @@ def close(
                 else:
                     await wired.lifecycle.settle(row.session, wired.registry.look_at(row.session).reopened)
 
-    asyncio.run(run())
+    loop.run(run())
     closed = [row.session for row in rows if row.session not in kept]
     if output is Output.JSON:
         show_json({"closed": closed, "kept": [{"session": session, "why": why} for session, why in kept.items()]})
@@ -459,7 +459,7 @@ def fork(
         document = {"session": forked.session, "parent": row.session, "workspace": forked.workspace, "mode": forked.mode.value}
         show_json(document) if output is Output.JSON else show(forked.session)
 
-    asyncio.run(run())
+    loop.run(run())
 
 
 app.command("exec", context_settings={"ignore_unknown_options": True})(exec_in)

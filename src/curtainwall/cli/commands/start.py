@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -54,6 +54,7 @@ from curtainwall.model import (
     Opening,
     SessionId,
     Who,
+    record,
     session_stream,
 )
 from curtainwall.operations.lookup import find_session, holder_of
@@ -63,7 +64,7 @@ from curtainwall.session import inert
 _DENIED = "whoever started this task has every ask denied (--on-ask deny)"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RepoClone:
     """Clones a repository for one session, and reports to its user."""
 
@@ -165,7 +166,7 @@ class OnAsk(StrEnum):
     DENY = "deny"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _StartOptions:
     """What the command line asks for."""
 

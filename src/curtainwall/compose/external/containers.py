@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -61,6 +61,7 @@ from curtainwall.model import (
     ToolResult,
     TurnAt,
     Workspace,
+    record,
 )
 from curtainwall.runtime import Actor
 from curtainwall.runtime.gate.permits import permit_watch
@@ -114,7 +115,7 @@ class ContainerGate:
 
 
 # Where distributions keep the certificates that programs trust.
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerAccess:
     """Opens a session's sockets in its run directory."""
 

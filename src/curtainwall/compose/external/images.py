@@ -1,7 +1,6 @@
 """The agents in containers that can be chosen: their adapters, their images, and what each of them lacks."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.agents.external.container import (
@@ -18,7 +17,7 @@ from curtainwall.agents.external.container import (
 from curtainwall.compose.external.mounts import variables_of
 from curtainwall.config.agents import DEVCONTAINER
 from curtainwall.config.schema import Config
-from curtainwall.model import CommandRefused, CurtainwallError, NotFound, Workspace
+from curtainwall.model import CommandRefused, CurtainwallError, NotFound, Workspace, record
 
 
 def adapters_of(config: Config) -> Adapters:
@@ -30,7 +29,7 @@ def adapters_of(config: Config) -> Adapters:
     return Adapters(*own)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AgentStatus:
     """One agent as `agents list` shows it; `lacks` lists everything that keeps it from running, and what to do."""
 

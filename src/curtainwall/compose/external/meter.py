@@ -23,6 +23,7 @@ from curtainwall.model import (
     TurnAt,
     Usage,
     ordered_id,
+    record,
 )
 from curtainwall.session import SessionState
 
@@ -34,7 +35,7 @@ _LONGEST_NAME: Final = 100
 _IN_THE_LIST: Final[Mapping[str, str]] = {"gemini": "google"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Rates:
     """Dollars per input and output token, an estimate until the call's total is known."""
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -61,6 +60,7 @@ from curtainwall.model import (
     Save,
     SessionId,
     TurnAt,
+    record,
 )
 from curtainwall.runtime.gate.permits import permit_watch
 from curtainwall.tools import scopes
@@ -137,7 +137,7 @@ class TurnGate:
         await self._gate.drop(session, call, why)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessAccess:
     """Opens a session's sockets in its run directory while its process lives."""
 

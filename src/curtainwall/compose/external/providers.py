@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import urlsplit
 
 from curtainwall.compose.models import key_in
@@ -13,7 +13,7 @@ from curtainwall.config.teams import TeamSection
 from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Provider, openai_compatible
 from curtainwall.facts import Unclear
 from curtainwall.host import CredentialSource, FromEnvironment, Unavailable
-from curtainwall.model import Broken, CommandRefused, NotFound
+from curtainwall.model import Broken, CommandRefused, NotFound, record
 
 Learn = Callable[[str, str], None]
 """Tells the masker a key, by name and value, before it is used."""
@@ -26,7 +26,7 @@ _NO_KEY = "no-key-is-needed"
 _TOKEN_VARIABLE = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - the name of a variable
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _MaskedSource:
     """A credential source that tells the masker each value as soon as it is read."""
 

@@ -1,18 +1,18 @@
 """The providers as data: the host that clients ask for, its real address, its endpoints, and where its key goes."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from curtainwall.egress.refusals import Dialect
 from curtainwall.facts import Unclear, canonical_url
-from curtainwall.model import HostFacts
+from curtainwall.model import HostFacts, record
 
 # The path segment that a client may choose: a model's name.
 _CHOSEN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProviderEndpoint:
     """A method and a path, in which `NAME` is a model's name. The tokens of a `model` endpoint's replies are counted."""
 
@@ -27,7 +27,7 @@ class ProviderEndpoint:
         return re.compile(re.escape(self.path).replace("NAME", f"(?P<name>{_CHOSEN})"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Carrier:
     """Where a key goes: a header, and the prefix before the key."""
 
@@ -38,7 +38,7 @@ class Carrier:
 BEARER: Final = Carrier("authorization", "Bearer ")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Provider:
     """A provider. Clients ask for `host`; requests go to `upstream`, which is the same unless a user configured another base URL.
 

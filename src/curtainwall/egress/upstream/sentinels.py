@@ -7,7 +7,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from hmac import compare_digest
 from time import monotonic
@@ -16,6 +16,7 @@ from typing import Final, Protocol, runtime_checkable
 from curtainwall.egress.refusals import Refused
 from curtainwall.egress.upstream.providers import BEARER, Carrier, Provider
 from curtainwall.host import CredentialSource, Unavailable
+from curtainwall.model import record
 
 Header = tuple[bytes, bytes]
 
@@ -44,7 +45,7 @@ class Refreshing(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Access:
     """A session's access to a provider: the source of the key, and the stand-in (a new one unless an older one is still in use)."""
 

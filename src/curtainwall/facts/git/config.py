@@ -3,11 +3,10 @@
 import os
 import re
 import stat
-from dataclasses import dataclass
 from typing import NoReturn
 
 from curtainwall.facts.refusal import Unclear, quoted
-from curtainwall.model import is_beneath
+from curtainwall.model import is_beneath, record
 
 # Reading it blocks all other work, and a plan may name many repositories; real configs have a few hundred lines.
 _MAX_CONFIG = 1 << 18
@@ -18,7 +17,7 @@ _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:(=)|(?=\n))")
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GitConfigEntry:
     """One config entry: section and key in lower case, the subsection as written; a key without a value means true."""
 
@@ -28,7 +27,7 @@ class GitConfigEntry:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Repository:
     """A repository on this machine: git's common directory, the config entries, and the worktree's own directory."""
 

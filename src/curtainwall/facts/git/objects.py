@@ -10,11 +10,11 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from typing import BinaryIO, Final, Self
 
 from curtainwall.facts.git.config import Repository, open_no_link, read_bytes
 from curtainwall.facts.refusal import Unclear, quoted
+from curtainwall.model import record
 
 _MAX_COMMIT: Final = 1 << 18
 _MAX_PACKS: Final = 256
@@ -32,7 +32,7 @@ _ID: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _HASHES: Final = {40: hashlib.sha1, 64: hashlib.sha256}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Commit:
     """A commit: its parents, its time, the first line of its message, and its tree."""
 
@@ -42,7 +42,7 @@ class Commit:
     tree: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Listed:
     """One entry of a directory."""
 

@@ -3,7 +3,6 @@
 import heapq
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -11,6 +10,7 @@ from curtainwall.facts.git.config import Repository, find_repository
 from curtainwall.facts.git.objects import HEADS, Commits, Listed, commit_at, current_branch
 from curtainwall.facts.git.remotes import canonical_remotes
 from curtainwall.facts.refusal import quoted
+from curtainwall.model import record
 
 
 class Unseen(Exception):
@@ -55,7 +55,7 @@ _SHORT_ID: Final = 12
 _FEW: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Push:
     """One branch that is to be pushed.
 

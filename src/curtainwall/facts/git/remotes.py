@@ -6,12 +6,11 @@ again, so that git goes where the rules judged. The user's and the system's git 
 
 import os
 import re
-from dataclasses import dataclass
 
 from curtainwall.facts.git.config import Repository, find_repository
 from curtainwall.facts.refusal import Unclear, quoted
 from curtainwall.facts.urls import canonical_url
-from curtainwall.model import FORGES, HostFacts
+from curtainwall.model import FORGES, HostFacts, record
 
 _MAX_REMOTE = 4_096
 _MAX_PLACES = 32
@@ -28,7 +27,7 @@ _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
 _DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22, "git": 9418}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Remote:
     """One repository on the network.
 

@@ -17,6 +17,7 @@ from tree_sitter import Language, Node, Parser
 from curtainwall.facts.refusal import Unclear, quoted
 from curtainwall.facts.shell.launchers import is_launcher, launch, may_set
 from curtainwall.facts.shell.words import Word, is_sound_leaf, read_word, source_of
+from curtainwall.model import record
 
 _MAX_DEPTH = 150
 
@@ -300,7 +301,7 @@ _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _PROGRAM = re.compile(r"[A-Za-z0-9_./+:@,-]+|\[\[?")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Redirect:
     """A file that the shell opens for a command; the target is a literal path as the agent wrote it."""
 
@@ -308,7 +309,7 @@ class Redirect:
     target: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShellCommand:
     """One simple command.
 
@@ -322,7 +323,7 @@ class ShellCommand:
     words: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Script:
     """The contents of a shell text: at least one command, and the files that redirections open."""
 

@@ -4,12 +4,12 @@ INVARIANT: a launcher keeps its own name. What it runs is reported in addition; 
 """
 
 import re
-from dataclasses import dataclass
 
 from curtainwall.facts.shell.words import Word
+from curtainwall.model import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Launch:
     """The programs that a command runs besides its own, and whether these are all."""
 

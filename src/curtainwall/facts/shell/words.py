@@ -2,9 +2,10 @@
 
 import re
 import shlex
-from dataclasses import dataclass
 
 from tree_sitter import Node
+
+from curtainwall.model import record
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./,:@%+=^-]+")
 _NEVER_QUOTED = frozenset({"[", "[[", "{}"})
@@ -20,7 +21,7 @@ _INERT = frozenset({"comment", "heredoc_start", "heredoc_content", "heredoc_body
 _NAMES = frozenset({"number", "variable_name", "special_variable_name", "file_descriptor", "test_operator"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Word:
     """One word of a command.
 

@@ -12,11 +12,12 @@ import stat
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Final
 
+from curtainwall.model import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class FileOwner:
     """A user and a group of this machine."""
 

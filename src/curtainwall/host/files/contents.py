@@ -8,10 +8,10 @@ import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from curtainwall.host.files.beneath import FileOwner, give, is_there, open_directory_above, owner_of, rename_if_free
+from curtainwall.model import record
 
 MAX_DEPTH: Final = 48
 
@@ -47,7 +47,7 @@ class ContentsChanged(Exception):
     """The contents do not have the expected digest."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Extent:
     """The most that is read. With `closed`, a link in a directory must not lead out of that directory."""
 
@@ -56,7 +56,7 @@ class Extent:
     closed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Contents:
     """The content at a path. The digest covers names, kinds, permissions, the targets of links, and every byte."""
 

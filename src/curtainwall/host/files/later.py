@@ -12,11 +12,11 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from curtainwall.host.files.beneath import move_entry, open_beneath, replace_file
-from curtainwall.model import holds_later_names, is_git_directory, is_later_name
+from curtainwall.model import holds_later_names, is_git_directory, is_later_name, record
 
 MOST: Final = 65_536
 """The most bytes of a config that we compare."""
@@ -74,7 +74,7 @@ class TooMany(Exception):
     """The project has more files than we can look through for every command."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Later:
     """The files of a project that run later: each path with its likeness and its file identity, the git directories, and their configs."""
 

@@ -8,16 +8,16 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from curtainwall.host.files.beneath import move_entry
 from curtainwall.host.files.later import Later, likeness_of, rename_aside
 from curtainwall.host.files.locks import FileLock, lock_file
-from curtainwall.model import CommandRefused, HeldFile
+from curtainwall.model import CommandRefused, HeldFile, record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WatchRecord:
     """The files of a project that run later, and those that mounts protected."""
 

@@ -10,12 +10,12 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Final, Protocol, TypeVar
 
 from curtainwall.host.network.wires import Wire
-from curtainwall.model import CurtainwallError, HostFacts, Scope
+from curtainwall.model import CurtainwallError, HostFacts, Scope, record
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -61,7 +61,7 @@ def _look_up(name: str, port: int) -> list[str]:
     return [str(address[0]) for *_, address in answers]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Connection:
     """An open connection and the address that it is pinned to."""
 
@@ -76,7 +76,7 @@ class Connection:
             await self.writer.wait_closed()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dialler:
     """Opens connections to hosts that were judged."""
 

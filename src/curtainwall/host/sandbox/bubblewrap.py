@@ -7,7 +7,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
 from curtainwall.host.files.beneath import open_beneath
@@ -17,6 +17,7 @@ from curtainwall.host.sandbox.filter import filter_program
 from curtainwall.host.sandbox.limits import counts_processes, holds_processes
 from curtainwall.host.sandbox.shares import ShareLimits, limits_of_this_machine
 from curtainwall.host.sandbox.sockets import can_broker
+from curtainwall.model import record
 
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 # What programs need to start and to check certificates; no accounts, keys or service settings.
@@ -46,7 +47,7 @@ _ENVIRONMENT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """Bubblewrap's arguments, and the descriptors that they refer to."""
 
@@ -164,7 +165,7 @@ _NEEDED = ("--disable-userns", "--ro-bind-fd", "--json-status-fd", "--seccomp", 
 _GET_IT = "install bubblewrap (on Debian: apt-get install bubblewrap)"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bubblewrap:
     """A bubblewrap that works here."""
 
@@ -172,7 +173,7 @@ class Bubblewrap:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BubblewrapMissing:
     """Why nothing can be confined here, and how to fix it."""
 
@@ -180,7 +181,7 @@ class BubblewrapMissing:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guarantee:
     """One property of the confinement, and whether it holds on this machine."""
 

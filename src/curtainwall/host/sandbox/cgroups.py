@@ -8,11 +8,11 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
 from curtainwall.host.sandbox.shares import Share
+from curtainwall.model import record
 
 _PREFIX: Final = "curtainwall-"
 _PIDS: Final = "pids"
@@ -22,7 +22,7 @@ _LIMITS: Final = {(_PIDS, 1): "pids.max", (_PIDS, 2): "pids.max", (_MEMORY, 1): 
 _TOKEN: Final = secrets.token_hex(4)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessGroup:
     """The groups of one family, one for each controller that we may use."""
 
@@ -59,7 +59,7 @@ class ProcessGroup:
                 above = os.path.dirname(above)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Parent:
     """A directory in which we may create groups for a controller."""
 

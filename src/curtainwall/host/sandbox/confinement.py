@@ -9,18 +9,18 @@ import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
 from curtainwall.host.sandbox import bridge_entry
-from curtainwall.model import CurtainwallError
+from curtainwall.model import CurtainwallError, record
 
 PROXY_PORT: Final = 3128
 _BRIDGE_SECONDS: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bridge:
     """Our server on a confined process's loopback: `serve` gets the listening socket before the process begins, and must close it."""
 
@@ -94,7 +94,7 @@ class Sockets(StrEnum):
     ANY = "any"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bounds:
     """How much a confined process and all its children may use; `seconds` is None for a server that runs until it is stopped."""
 
@@ -109,7 +109,7 @@ class Bounds:
     """Bytes kept of stdout and of stderr; further output is read and dropped, up to 256 times as much and at least 64 MiB."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Confinement:
     """One confinement. Only what is named here, and the system in `/usr`, exists inside.
 
@@ -136,7 +136,7 @@ class Confinement:
         return (*self.writable, *(outside for outside, _ in self.readable))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finished:
     """How a confined process ended; if we killed it, `stopped` says why."""
 

@@ -7,10 +7,10 @@ creating setuid and setgid programs: a file in a workspace has the same owner an
 import errno
 import os
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from curtainwall.host.sandbox.confinement import Sockets
+from curtainwall.model import record
 
 _LOAD, _AND, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _ALLOW = 0x7FFF0000
@@ -31,7 +31,7 @@ _NEW = {"io_uring": (425, 426, 427), "mounting": (428, 429, 430, 431, 432, 433, 
 _OPENAT2, _FCHMODAT2 = 437, 452
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _SystemCalls:
     architecture: int
     socket: int

@@ -16,12 +16,13 @@ from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from curtainwall.host.sandbox.confinement import MIB, ConfinementFailed
+from curtainwall.model import record
 
 _MAX_WAIT: Final = 600.0
 _MIN_MEMORY: Final = 2048 * MIB
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShareLimits:
     """The most that the sandboxes of one session, and of all sessions of this process, may use at the same time."""
 
@@ -40,7 +41,7 @@ def limits_of_this_machine() -> ShareLimits:
     return ShareLimits(commands=max(8, 4 * cores), memory=memory, session_memory=max(memory // 2, _MIN_MEMORY))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SandboxUsage:
     """The usage of a family of confined processes: its processes and threads, and its memory in bytes."""
 

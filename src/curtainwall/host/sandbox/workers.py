@@ -13,7 +13,6 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, assert_never
@@ -21,6 +20,7 @@ from typing import Final, Literal, assert_never
 from curtainwall.host.sandbox import worker_entry
 from curtainwall.host.sandbox.bubblewrap import BubblewrapMissing, find_bubblewrap
 from curtainwall.host.sandbox.confinement import MIB, ConfinementFailed
+from curtainwall.model import record
 
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
@@ -128,7 +128,7 @@ _TRIAL_TIME: Final = 30.0
 _REMEDY: Final = "install bubblewrap (on Debian: apt-get install bubblewrap), or boot a kernel with Landlock (`lsm=landlock,…`)"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Worker:
     """A tested way to start code workers: run `launcher` in place of the binary, with the same arguments and pipes."""
 

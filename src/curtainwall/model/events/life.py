@@ -8,17 +8,10 @@ from curtainwall.model.approvals import LabelSource
 from curtainwall.model.blobs import BlobRef
 from curtainwall.model.budgets import Limits
 from curtainwall.model.events.event import Event
-from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import Digest, RuleId, SessionId
 from curtainwall.model.people import Route, Who
 from curtainwall.model.verdicts import Mode
-
-
-class Workspace(Frozen):
-    """The directory a session works in: its own, or a project that the user named. The path is real and absolute."""
-
-    path: str
-    own: bool
+from curtainwall.model.workspaces import Workspace
 
 
 class SessionOpened(Event):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Final, assert_never, cast
 from weakref import WeakValueDictionary
@@ -74,6 +74,7 @@ from curtainwall.model import (
     Verdict,
     Who,
     denial,
+    record,
     stricter,
 )
 from curtainwall.runtime.gate.human_words import human_words
@@ -186,7 +187,7 @@ _KNOWN_WITHIN = 10.0
 _NOT_IN_LOG = "the log does not keep a value in it that looks like a secret; make the same call again, and the answer counts for it"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _PendingCall:
     """One call that is going through the gate."""
 

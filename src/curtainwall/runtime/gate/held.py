@@ -1,7 +1,6 @@
 """Answers to other teams that need approval before they are sent: each goes through the gate once, and is sent or withheld."""
 
 import asyncio
-from dataclasses import dataclass
 
 from curtainwall.model import (
     ANSWER,
@@ -19,6 +18,7 @@ from curtainwall.model import (
     TryLater,
     Undecided,
     WithholdAnswer,
+    record,
     session_stream,
 )
 from curtainwall.runtime.sessions.registry import SessionRegistry
@@ -27,7 +27,7 @@ from curtainwall.session import CallStatus, OpenCall, SessionState, answer_argum
 _LOOK_AGAIN = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Bringing:
     """An answer that is going through the gate."""
 

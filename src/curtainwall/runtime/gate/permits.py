@@ -39,6 +39,7 @@ from curtainwall.model import (
     StreamId,
     Subject,
     project_stream,
+    record,
     session_stream,
 )
 from curtainwall.runtime import SessionRegistry
@@ -92,7 +93,7 @@ class _Position:
     rules: Rules
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Before:
     """A session before its gate was asked."""
 

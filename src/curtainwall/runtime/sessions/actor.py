@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from curtainwall.model import (
     SYSTEM,
@@ -22,6 +21,7 @@ from curtainwall.model import (
     Save,
     StreamId,
     TryLater,
+    record,
 )
 from curtainwall.runtime.sessions.alarm import Alarm, Deadline
 from curtainwall.runtime.sessions.decider import Decider, DecisionDraft, Follow, Ticket, fail, save_programs, shared
@@ -382,7 +382,7 @@ class Actor:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decision:
     """One session's decisions about some commands, before they are durable."""
 

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
-from curtainwall.model import ApprovalId, Clock, Millis, StreamId
+from curtainwall.model import ApprovalId, Clock, Millis, StreamId, record
 
 Ring = Callable[[StreamId, frozenset[ApprovalId]], bool]
 """Expires approvals of a session; returns False if that must be tried again."""
@@ -13,7 +12,7 @@ _TRY_AGAIN: Millis = 1_000
 _LOOK_AGAIN = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Deadline:
     """When an open approval was asked and when it expires, as times of day."""
 

@@ -22,6 +22,7 @@ from curtainwall.model import (
     StreamId,
     Write,
     project_stream,
+    record,
 )
 from curtainwall.runtime.sessions.feed import Tail
 from curtainwall.runtime.sessions.folds import FoldedLog, SessionFolds
@@ -121,7 +122,7 @@ Follow = Callable[[SessionState, Sequence[AnyEvent]], AnyCommand | None]
 """Gets the new state and the events just decided; may return a command to be decided in the same commit."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DecisionDraft:
     """The decisions on some commands and the resulting state, before they are durable."""
 

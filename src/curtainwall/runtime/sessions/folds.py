@@ -4,7 +4,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from curtainwall import session
@@ -19,6 +19,7 @@ from curtainwall.model import (
     StreamEnd,
     StreamId,
     entry_hash,
+    record,
 )
 from curtainwall.session import SessionState, fold, lift, logged_bytes
 
@@ -32,7 +33,7 @@ SNAPSHOT_EVERY: Final = 500
 """How many entries a fold must be ahead of its snapshot before a new one is made. Reading fewer takes no noticeable time."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FoldedLog:
     """A session's state at a place in its log."""
 

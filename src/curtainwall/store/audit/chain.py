@@ -4,10 +4,9 @@ import hmac
 import json
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from curtainwall.model import CHAIN_START, HOUSE, ExtensionNoted, SessionDeleted, StreamId, entry_hash, session_stream
+from curtainwall.model import CHAIN_START, HOUSE, ExtensionNoted, SessionDeleted, StreamId, entry_hash, record, session_stream
 from curtainwall.store.database import STREAM_SHIFT
 
 _ROOM = 1 << 256
@@ -26,7 +25,7 @@ WHERE h.stream = ? AND e.kind = ?
 What = Literal["edited", "removed", "reordered", "cut off", "head forged", "stream missing", "older copy", "foreign schema", "list altered"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChainFault:
     """The first fault in the log: where, what kind, and an explanation. Without a stream, the log as a whole does not match its seal."""
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, assert_never
 
@@ -46,6 +45,7 @@ from curtainwall.model import (
     Subject,
     ToolUsesReported,
     canonical_json,
+    record,
 )
 
 START = "0" * 64
@@ -91,7 +91,7 @@ class Line(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AuditFault:
     """The first wrong line: its number in the file, the log entry it should record, and what is wrong."""
 

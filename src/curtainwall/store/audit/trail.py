@@ -9,11 +9,10 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from curtainwall.model import AnyEvent, CurtainwallError, Entry, SessionId, StreamId, session_of, session_stream
+from curtainwall.model import AnyEvent, CurtainwallError, Entry, SessionId, StreamId, record, session_of, session_stream
 from curtainwall.store.audit.lines import AUDITED, START, AuditFault, Line, line_of, parse_line, verify_lines
 from curtainwall.store.database import READ, Reader
 from curtainwall.store.home import StorePaths, private_directory, private_file, write_all, write_durably
@@ -53,7 +52,7 @@ def backlog_reader(reader: Reader) -> Callable[[StreamId, int], AuditBacklog]:
     return read_backlog
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _End:
     """How we left a file. If it has not changed since, its last line need not be read."""
 

@@ -1,6 +1,5 @@
 """Notifies watchers of changes: directly within this store, and by datagram in other processes."""
 
-import asyncio
 import contextlib
 import errno
 import json
@@ -11,9 +10,14 @@ import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from curtainwall.model import Concerns, StreamId, TryLater
 from curtainwall.store.faults import explain_file
+
+if TYPE_CHECKING:
+    # Start-up time: a process that only looks something up has no loop. A function that runs on one imports it.
+    import asyncio
 
 NET_SECONDS = 1.0
 """How often watchers look for changes whose datagram was lost."""
@@ -29,6 +33,8 @@ class Watcher:
     """An iterator over changes, which coalesce until they are taken. It is used only on its own loop."""
 
     def __init__(self, concerns: Concerns | None = None) -> None:
+        import asyncio
+
         self.loop = asyncio.get_running_loop()
         self._concerns = concerns
         self._names: set[StreamId] = set()
@@ -75,6 +81,8 @@ class Watchers:
     @contextlib.asynccontextmanager
     async def watch(self, concerns: Concerns | None = None) -> AsyncGenerator[AsyncIterator[frozenset[StreamId]]]:
         """Yield the streams that change from here on, among those that concern the watcher."""
+        import asyncio
+
         watcher = Watcher(concerns)
         name = secrets.token_hex(4)
         receiver = self._bind(name)
@@ -93,12 +101,12 @@ class Watchers:
             receiver.close()
             (self._directory / name).unlink(missing_ok=True)
 
-    def loops(self) -> set[asyncio.AbstractEventLoop]:
+    def loops(self) -> "set[asyncio.AbstractEventLoop]":
         """Return the loops that have watchers."""
         with self._lock:
             return {watcher.loop for watcher in self._watchers}
 
-    def tell(self, loop: asyncio.AbstractEventLoop, names: frozenset[StreamId]) -> None:
+    def tell(self, loop: "asyncio.AbstractEventLoop", names: frozenset[StreamId]) -> None:
         """Notify the watchers of a loop; called on that loop."""
         with self._lock:
             watchers = [watcher for watcher in self._watchers if watcher.loop is loop]
@@ -122,6 +130,8 @@ class Watchers:
             self._directory_fd = None
 
     async def _poll(self) -> None:
+        import asyncio
+
         while True:
             await asyncio.sleep(NET_SECONDS)
             self._look_again()

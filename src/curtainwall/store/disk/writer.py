@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from curtainwall.model import Batch, Clock, CurtainwallError, Post, StreamId, TryLater
+from curtainwall.model import Batch, Clock, CurtainwallError, Post, StreamId, TryLater, record
 from curtainwall.store.disk.committer import Committer
 from curtainwall.store.disk.ledger import PreparedBatch, prepare, prepare_post
 from curtainwall.store.disk.protocol import WriterTerms
@@ -31,28 +31,28 @@ class _Job:
     future: asyncio.Future[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Marks:
     """Streams whose audit files are complete up to an entry."""
 
     upto: Mapping[StreamId, int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Hint:
     """A name to announce to watchers although nothing was written."""
 
     name: StreamId
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Barrier:
     """A callback to run once everything queued before it is done."""
 
     tell: Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Leftover:
     """Jobs left by a writer process that is dying. They are resumed once it is dead."""
 
@@ -64,7 +64,7 @@ _LOOK, _STOP = object(), object()
 _Result = tuple[_Job, object, CurtainwallError | None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommitListener:
     """Callbacks to the rest of the store after a commit. All except `tell` may be called from any thread."""
 

@@ -4,7 +4,6 @@ import asyncio
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import parse_qsl, unquote_plus
 
@@ -13,6 +12,7 @@ import h11
 from curtainwall.facts import quoted
 from curtainwall.facts.secrets.names import is_secret_key
 from curtainwall.host import Connection
+from curtainwall.model import record
 from curtainwall.tools.runners import CannotDo
 
 Headers = tuple[tuple[str, str], ...]
@@ -111,7 +111,7 @@ _MOST_NOTES: Final = 16
 ENCODINGS: Final = "gzip, deflate"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HttpRequest:
     """A request: the target is path and query, and the headers are complete except for the content length."""
 
@@ -121,7 +121,7 @@ class HttpRequest:
     body: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HttpReply:
     """A decoded reply; `cut` says that it exceeded the limit."""
 

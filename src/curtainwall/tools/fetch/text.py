@@ -7,10 +7,11 @@ import codecs
 import html
 import json
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import ada_url
+
+from curtainwall.model import record
 
 _LONGEST_TAG: Final = 16_384
 _DEEPEST_LIST: Final = 8
@@ -239,7 +240,7 @@ _TEXTUAL = re.compile(
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Media:
     """The media type and charset that a server declares."""
 

@@ -26,6 +26,7 @@ from curtainwall.model import (
     Scope,
     SessionId,
     ToolResult,
+    record,
 )
 from curtainwall.tools.fetch.exchange import (
     ENCODINGS,
@@ -86,7 +87,7 @@ TOOL: Final = "fetch.get"
 _ACCEPT: Final = "text/html, application/json;q=0.9, text/*;q=0.9, */*;q=0.5"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FetchLimits:
     """The size limit of a reply, the time limit with all redirects, and how long to wait for a human before a redirect."""
 
@@ -96,7 +97,7 @@ class FetchLimits:
     patience: float = 20.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Call:
     """A permitted call: its canonical arguments, and the host as it was judged."""
 

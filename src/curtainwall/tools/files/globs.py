@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 from itertools import pairwise
+
+from curtainwall.model import record
 
 _MAX_SPELLINGS = 64
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
@@ -25,7 +26,7 @@ class Glob:
         return any(_matches(steps, names) for steps in self._spellings)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Line:
     glob: Glob
     keeps: bool

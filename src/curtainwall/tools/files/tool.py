@@ -4,7 +4,6 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, cast
@@ -13,7 +12,7 @@ from pydantic import JsonValue
 
 from curtainwall.facts import Masker, Piece, quoted
 from curtainwall.host import LinkInTheWay, delete_entry, make_directories, open_beneath, replace_file
-from curtainwall.model import CallPermitted, Place, Prepared, ToolResult
+from curtainwall.model import CallPermitted, Place, Prepared, ToolResult, record
 from curtainwall.tools.files.diff import split_lines, unified_difference
 from curtainwall.tools.files.globs import Glob
 from curtainwall.tools.files.moves import move
@@ -66,7 +65,7 @@ def filesystem_runners(
     return {f"filesystem.{name}": _runner(operation, masker, is_protected, shown) for name, operation in operations.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _CallScope:
     """The surroundings of one call, besides its arguments."""
 

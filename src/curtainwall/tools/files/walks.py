@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final, Literal
 
 from curtainwall.host import open_beneath
+from curtainwall.model import record
 from curtainwall.tools.files.globs import IgnoreFile
 
 MAX_VISITED: Final = 100_000
@@ -28,7 +29,7 @@ _MAX_LINES, _MAX_LINES_AT_ONCE = 2_000, 10_000
 _ENDLESS = frozenset({"/dev", "/proc", "/sys"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WalkEntry:
     """One entry of a walk; `inner` is its path relative to the root of the walk."""
 

@@ -5,14 +5,14 @@ import os
 import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
 
 from pydantic import JsonValue
 
 from curtainwall.facts import Unclear, canonical_remotes, is_beneath, quoted
 from curtainwall.host import Confinement, Finished, make_directories
-from curtainwall.model import HostFacts, Mode, Place, Prepared, Role, is_git_directory, runs_later
+from curtainwall.model import HostFacts, Mode, Place, Prepared, Role, is_git_directory, record, runs_later
 from curtainwall.tools.git.confined import LOCAL, LocalRepository, find_repository, try_git
 from curtainwall.tools.git.network import GitNetwork, GitTarget
 from curtainwall.tools.runners import CannotDo
@@ -29,7 +29,7 @@ Denials = Callable[[str, Place], IsDenied | None]
 """Returns that check for a tool in a session; None if no rule of the user denies anything."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WithheldFiles:
     """Files left out unless a call names them, by name patterns and an exact check, and files that the rules always deny."""
 
@@ -38,7 +38,7 @@ class WithheldFiles:
     denials: Denials = lambda _tool, _place: None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GitParts:
     """The common part of every call."""
 
@@ -48,7 +48,7 @@ class GitParts:
     withheld: WithheldFiles = WithheldFiles()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GitCall:
     """One permitted call."""
 

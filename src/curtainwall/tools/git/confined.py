@@ -3,12 +3,12 @@
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from curtainwall.facts import is_beneath, quoted
 from curtainwall.host import MIB, Bounds, Confinement, ConfinementFailed, Finished, Sockets, run_confined
-from curtainwall.model import Place
+from curtainwall.model import Place, record
 from curtainwall.tools.runners import CannotDo
 
 LOCAL: Final = Bounds(seconds=120, output=4 * MIB, file_size=4096 * MIB)
@@ -39,7 +39,7 @@ _ENVIRONMENT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LocalRepository:
     """A repository on disk: the directory that git starts in, its top, and the directory that must be mounted."""
 

@@ -11,7 +11,7 @@ import socket
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -29,7 +29,7 @@ from curtainwall.host import (
     hand_over,
     run_confined,
 )
-from curtainwall.model import HostFacts
+from curtainwall.model import HostFacts, record
 from curtainwall.tools.git.confined import LOCAL, failure_text, git_args, run_git, try_git
 from curtainwall.tools.runners import CannotDo
 
@@ -53,7 +53,7 @@ _ENVIRONMENT = {
 _PROXIES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GitTarget:
     """The target of a network step: the judged URL, and the judged facts of its host."""
 
@@ -66,7 +66,7 @@ class GitTarget:
         return urlsplit(self.url).scheme if "://" in self.url else "ssh"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CleanRepository:
     """A temporary repository for one network step, in a directory that nothing else uses."""
 
@@ -115,7 +115,7 @@ LookUp = Callable[[HostFacts, frozenset[int]], Awaitable[list[str]]]
 """Returns the addresses of a host, all in the judged scope."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GitNetwork:
     """The machine's settings for a network step: the environment with proxies and the ssh agent, our own ports, and name lookup."""
 

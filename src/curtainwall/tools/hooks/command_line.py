@@ -4,10 +4,11 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Final
 
+from curtainwall.model import record
 from curtainwall.tools.hooks.settings import CommandHook
 
 _PROJECT: Final = re.compile(r"\$(?:\{CLAUDE_PROJECT_DIR\}|CLAUDE_PROJECT_DIR(?![A-Za-z0-9_]))")
@@ -36,7 +37,7 @@ _LOOKS_LIKE_A_PATH: Final = re.compile(r"[./]")
 _BRACKETS: Final = frozenset("{ } [ ] [[ ]]".split())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommandWord:
     """A word or operator of a command: its position, and its value, or None if only a shell can expand it."""
 

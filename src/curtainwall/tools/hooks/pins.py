@@ -5,7 +5,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, cast
@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from curtainwall.facts import is_beneath
 from curtainwall.host import locked, replace_file
-from curtainwall.model import Broken, canonical_json
+from curtainwall.model import Broken, canonical_json, record
 from curtainwall.tools.hooks.command_line import started_words
 from curtainwall.tools.hooks.scripts import (
     ScriptFile,
@@ -46,7 +46,7 @@ class HookTrust(StrEnum):
     CHANGED = "changed"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkspaceHooks:
     """The hooks of a workspace: their trust, their settings, their digest, and the workspace files that the digest covers.
 

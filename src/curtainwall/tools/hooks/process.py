@@ -7,11 +7,10 @@ import signal
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from curtainwall.facts import Masker, is_beneath
-from curtainwall.model import Place
+from curtainwall.model import Place, record
 from curtainwall.tools.hooks.settings import CommandHook, HttpHook
 from curtainwall.tools.runners import CannotDo
 
@@ -27,7 +26,7 @@ SEARCHED: Final = frozenset(
 """Variables that tell shells, the loader and interpreters where to find what they run or load."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HookRun:
     """How a hook ended: with an exit code and output, or with a description of the failure."""
 

@@ -3,14 +3,13 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from curtainwall.facts import quoted, read_json
-from curtainwall.model import HookReply, HookSays, canonical_json, explain_invalid
+from curtainwall.model import HookReply, HookSays, canonical_json, explain_invalid, record
 from curtainwall.tools.hooks.process import HookRun
 
 LONGEST: Final = 10_000
@@ -23,7 +22,7 @@ _STARTS: Final = re.compile(r"^[\ufeff \t]*+(?=\{)", re.MULTILINE)
 _MOST_STARTS: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HookAnswer:
     """The answer of one hook. `failure` says what went wrong with the hook, `refusal` why it refuses the event."""
 

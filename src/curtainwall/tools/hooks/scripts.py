@@ -10,21 +10,21 @@ import re
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from curtainwall.facts import is_beneath
-from curtainwall.model import Broken
+from curtainwall.model import Broken, record
 
 _BIGGEST_PROGRAM: Final = 64 * 1024 * 1024
 _MOST_LINKS: Final = 40
 _BINARY: Final = b"\x7fELF"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScriptFile:
     """A snapshot of a file; all fields come from a single open descriptor.
 
@@ -124,7 +124,7 @@ class Language(Enum):
     NODE = "node"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScriptNeeds:
     """The needs of a script.
 

@@ -3,14 +3,13 @@
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from curtainwall.facts import Unclear, Url, canonical_url
-from curtainwall.model import Broken, canonical_json, explain_invalid
+from curtainwall.model import Broken, canonical_json, explain_invalid, record
 
 _EVERYTHING: Final = frozenset({"", "*"})
 # A text of only these characters is a list of names; the dot is ours, as in `filesystem.write_file`.
@@ -32,7 +31,7 @@ CLAUDE_NAMES: Final = frozenset(name for names in _CLAUDE.values() for name in n
 """Claude Code's own tools that have a counterpart here."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Matcher:
     """A compiled matcher. `exact` holds the names of a list; otherwise `pattern` must match a whole name."""
 
@@ -88,7 +87,7 @@ _RUN_SCRIPTS: Final = frozenset("sh bash zsh env exec python python3 node ruby p
 _SHELLS: Final = {None: "/bin/sh", "sh": "/bin/sh", "bash": "bash"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommandHook:
     """A command hook: a shell line, or with `arguments` a program that is started without a shell."""
 
@@ -104,7 +103,7 @@ class CommandHook:
         return f"Program(line={self.line!r}, arguments={self.arguments!r}, shell={self.shell!r})"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HttpHook:
     """An HTTP hook: the URL for the event, and the variables that its headers may use."""
 
@@ -124,7 +123,7 @@ class HttpHook:
         return f"Endpoint(url={url}, headers={self.headers!r}, variables={self.variables!r})"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hook:
     """One hook: its event, matcher, action, time limit and directory.
 
@@ -150,7 +149,7 @@ class Hook:
         return f"{_STRANGE.sub('-', label)[:40].strip('-') or 'hook'}-{hashlib.sha256(canonical_json(identity)).hexdigest()[:6]}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HookSettings:
     """The hooks of one source in order, and a note for each entry that was left out."""
 

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, assert_never
 
 from pydantic import JsonValue
@@ -29,6 +29,7 @@ from curtainwall.model import (
     Subject,
     ToolResult,
     UserPromptSubmit,
+    record,
 )
 from curtainwall.tools.hooks.copies import Copies
 from curtainwall.tools.hooks.pins import HookTrust, Pins, workspace_hooks
@@ -49,7 +50,7 @@ async def no_notes(_session: SessionId, _note: Mapping[str, JsonValue]) -> None:
     """Discard the note."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HookSurroundings:
     """The environment of hooks: the user's variables, those that we withhold, and the masker for secrets."""
 

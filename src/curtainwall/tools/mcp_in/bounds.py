@@ -1,7 +1,8 @@
 """Limits on what one socket may cost us: bytes held, connections, concurrent calls, and parsing time."""
 
 import time
-from dataclasses import dataclass
+
+from curtainwall.model import record
 
 MIB = 1024 * 1024
 # A socket whose parsing blocks the loop noticeably must rest: this many seconds for each second of parsing.
@@ -9,7 +10,7 @@ _NOTICED = 0.005
 _REST = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class McpBounds:
     """The limits of one socket; the defaults suit an agent that may be hostile."""
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, cast
 
 from mcp_types.jsonrpc import INVALID_REQUEST, PARSE_ERROR
@@ -10,6 +9,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from curtainwall.facts import quoted, read_frame
+from curtainwall.model import record
 from curtainwall.tools.mcp_in.bounds import McpBounds
 
 RequestId = int | str
@@ -36,7 +36,7 @@ class FrameFault(Exception):
         self.fatal = fatal
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class McpRequest:
     """A message that expects a reply; `unclear` says why the arguments of a call are ambiguous."""
 
@@ -46,7 +46,7 @@ class McpRequest:
     unclear: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class McpNotification:
     """A message that expects no reply."""
 

@@ -7,19 +7,19 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final, cast
 
 from curtainwall.host import locked, replace_file
-from curtainwall.model import Millis, NotFound, Workspace
+from curtainwall.model import Millis, NotFound, Workspace, record
 from curtainwall.tools.memory.notes import DamagedNote, Note, read_notes, remove_note, render_note, restore_note
 from curtainwall.tools.runners import CannotDo
 
 MOST_BYTES: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryPage:
     """A snapshot of one memory file; `skipped` lists what could not be read."""
 
@@ -79,7 +79,7 @@ _ON_PROJECT: Final = "# Notes on "
 _WORD: Final = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NoteMatch:
     """A note that matches a query, and its page."""
 
@@ -152,7 +152,7 @@ def _all(pages: Sequence[MemoryPage]) -> Iterator[NoteMatch]:
 _KEPT: Final = "forgotten.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ForgottenNote:
     """A removed note: the file and line where it was, when it was removed, and its text in that file."""
 

@@ -7,11 +7,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, cast
 
-from curtainwall.model import Label, Millis
+from curtainwall.model import Label, Millis, record
 
 _HEADING: Final = "## "
 _OPENS, _CLOSES = "<!-- curtainwall: ", " -->"
@@ -20,7 +19,7 @@ _LABEL: Final = re.compile(r"[^\s<>]{1,128}")
 _MOST_LABELS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Note:
     """One thing to remember. A handwritten note by the user has no id, session or labels."""
 
@@ -42,7 +41,7 @@ class Note:
         return self.id or f"hand{hashlib.sha256(self.text.encode()).hexdigest()[:8]}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DamagedNote:
     """A section that claims to be an agent's note but cannot be parsed; it is skipped and reported."""
 

@@ -1,6 +1,5 @@
 """The tools that remember and recall notes: where a note goes, which labels it carries, and what recall returns."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -46,6 +45,8 @@ def memory_refiners(notebook: Notebook, masker: Masker) -> Mapping[str, Refiner]
 
 def memory_runners(notebook: Notebook, masker: Masker, touched: Touched, taint: Taint) -> Mapping[str, Runner]:
     """Return the tools that remember and recall."""
+    # Start-up time: judging a call runs none.
+    import asyncio
 
     async def remember(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
         agent, labels = await touched(place.session)

@@ -7,7 +7,7 @@ import socket
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Protocol
 
 from curtainwall.facts import is_beneath, quoted
@@ -30,7 +30,7 @@ from curtainwall.host import (
     find_later,
     start_confined,
 )
-from curtainwall.model import CurtainwallError, Mode, Place, SessionId
+from curtainwall.model import CurtainwallError, Mode, Place, SessionId, record
 from curtainwall.tools.servers.spec import WORKSPACE, ServerSpec
 
 
@@ -156,7 +156,7 @@ class ServerProcess(Pipes, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaunchMachine:
     """What starting depends on besides the server: the home directory, paths that no server may see, our environment, routes to the
     network, and the sessions' shares of this machine.

@@ -9,14 +9,13 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final, Literal, cast
 
 from pydantic import JsonValue
 
 from curtainwall.facts import quoted
-from curtainwall.model import Broken, ToolSpec, canonical_json
+from curtainwall.model import Broken, ToolSpec, canonical_json, record
 from curtainwall.tools.servers.spec import ToolRoles
 
 _KEPT = frozenset("\n\t")
@@ -132,7 +131,7 @@ _FIELDS: Final = ("name", "title", "description", "inputSchema", "outputSchema",
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OfferedTool:
     """One tool as its server described it; the fingerprint is computed from `fields`."""
 
@@ -209,7 +208,7 @@ _AROUND: Final = 3
 _MOST_COMPARED: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StatementLine:
     """One line of a comparison: kept, added or removed. `skipped` counts the unchanged lines left out before it."""
 

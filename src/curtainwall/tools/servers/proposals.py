@@ -6,13 +6,12 @@ more than inspect and has no roles asks on every call, so an ambiguous tool gets
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 from pydantic import JsonValue
 
 from curtainwall.facts import quoted
-from curtainwall.model import Meaning, Role, ToolEffect
+from curtainwall.model import Meaning, Role, ToolEffect, record
 from curtainwall.tools.servers.offered import OfferedTool
 from curtainwall.tools.servers.spec import ToolRoles
 
@@ -101,7 +100,7 @@ _MOVED_TO: Final = (_WRITE,)
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Proposal:
     """The proposed roles for one tool, and notes that a human should read before accepting them."""
 

@@ -12,7 +12,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from curtainwall.facts import quoted
-from curtainwall.model import BadCall, Broken, ToolSpec
+from curtainwall.model import BadCall, Broken, ToolSpec, record
 from curtainwall.tools.catalogue import Catalogue
 from curtainwall.tools.servers.offered import OfferedTool, parse_tool
 from curtainwall.tools.servers.spec import ServerSpec
@@ -21,7 +21,7 @@ _VERSION = 1
 _BIGGEST = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Review:
     """One server's tools as reviewed, and the names of those that have changed since."""
 

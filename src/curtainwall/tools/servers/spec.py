@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from curtainwall.facts import quoted
-from curtainwall.model import OWN_SERVERS, Broken, Meaning, Role, ToolEffect, fault_of_cases
+from curtainwall.model import OWN_SERVERS, Broken, Meaning, Role, ToolEffect, fault_of_cases, record
 
 WORKSPACE: Final = "{workspace}"
 """The placeholder for the session's workspace in arguments and paths."""
@@ -23,7 +23,7 @@ _PATHS = frozenset({Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH})
 _CHANGING = frozenset({Role.WRITE_PATH, Role.DELETE_PATH, Role.SEND_URL, Role.WRITE_REMOTE, Role.RUN_COMMAND})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolRoles:
     """A human's declaration of one tool: its strongest effect, and what its arguments mean."""
 
@@ -57,7 +57,7 @@ def fault_of_roles(roles: ToolRoles, *, is_confined: bool) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ServerSpec:
     """One server of the user. `environment` is all that it gets of ours; its sandbox holds the paths besides the system.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from curtainwall.facts import Masker
-from curtainwall.model import Mode, Place, SessionId
+from curtainwall.model import Mode, Place, SessionId, record
 from curtainwall.tools.servers.client import ServerClient, ServerLost, ServerRefused, ServerSilent
 from curtainwall.tools.servers.launch import CannotStart, LaunchMachine, launch
 from curtainwall.tools.servers.offered import OfferedTool, tools_by_name
@@ -33,7 +33,7 @@ Seen = Callable[[str, Mapping[str, OfferedTool]], None]
 """Receives a server's tools each time they are listed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SupervisorGrounds:
     """Where servers run, and where their logs and locks go."""
 
@@ -43,7 +43,7 @@ class SupervisorGrounds:
     locks: Path
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Key:
     """Identifies a process; plan mode uses a separate sandbox."""
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from curtainwall.host import LinkInTheWay, open_beneath
-from curtainwall.model import Digest, canonical_json
+from curtainwall.model import Digest, canonical_json, record
 
 MAIN: Final = "SKILL.md"
 _MOST_FILES: Final = 200
@@ -28,7 +28,7 @@ class Unusable(ValueError):
     read: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SkillFolder:
     """Every file below a folder as it was at one look, by its relative path."""
 

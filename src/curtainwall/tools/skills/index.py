@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from curtainwall.model import Digest, NotFound, Workspace
+from curtainwall.model import Digest, NotFound, Workspace, record
 from curtainwall.tools.hooks import Pins
 from curtainwall.tools.skills.folders import MAIN, MOST_BYTES, SkillFolder, Unusable, folders_in, read_folder
 
@@ -35,7 +35,7 @@ class SkillTrust(StrEnum):
         return self in (SkillTrust.OWN, SkillTrust.PINNED)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Skill:
     """One skill as it was at one look. What it says of itself are its writer's words."""
 
@@ -63,7 +63,7 @@ class Skill:
         return self.trust is not SkillTrust.OWN
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SkippedFolder:
     """A folder that was skipped, and why."""
 

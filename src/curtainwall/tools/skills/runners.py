@@ -1,6 +1,5 @@
 """Loading a skill at the gate: what it means, who is asked, and what the agent gets."""
 
-import asyncio
 from collections.abc import Mapping
 
 from pydantic import JsonValue
@@ -52,6 +51,8 @@ def skill_refiners(shelf: SkillIndex, masker: Masker) -> Mapping[str, Refiner]:
 
 def skill_runners(shelf: SkillIndex) -> Mapping[str, Runner]:
     """Return the tool that loads skills."""
+    # Start-up time: judging a call runs none.
+    import asyncio
 
     async def load_skill(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
         return await asyncio.to_thread(_load, shelf, prepared, permit, place)

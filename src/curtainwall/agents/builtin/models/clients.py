@@ -8,13 +8,14 @@ import warnings
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Final, Literal, assert_never, cast
 
 import httpx2
 from pydantic import JsonValue
 from pydantic_ai.models import Model as LibraryModel
 from pydantic_ai.settings import ModelSettings as LibrarySettings
+
+from curtainwall.model import record
 
 MOST_KEPT: Final = 8 * 1024 * 1024
 MOST_RECEIVED: Final = 64 * 1024 * 1024
@@ -144,7 +145,7 @@ Speech = Literal["anthropic", "openai", "chat"]
 """The API that a provider speaks: Anthropic's Messages, OpenAI's Responses, or Chat Completions."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Upstream:
     """One model at one address."""
 

@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Final
 
 import httpx2
@@ -42,7 +41,7 @@ from curtainwall.agents.builtin.models.settings import Price
 from curtainwall.agents.builtin.models.usage import Counts, Sizes, item_size, prompt_size, usage_of
 from curtainwall.facts import Masker
 from curtainwall.host import CredentialSource, Unavailable
-from curtainwall.model import Usage
+from curtainwall.model import Usage, record
 
 _CHAT_END: Final = re.compile(rb'data: ?\[DONE\]|"finish_reason": ?"')
 _MOST_LETTERS: Final = 4_000_000
@@ -62,7 +61,7 @@ _TOOL: Final = ToolDefinition(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProviderConfig:
     """The settings of a provider's model: its key and how to set one, its context size, its price, and how long it may be silent."""
 
@@ -73,7 +72,7 @@ class ProviderConfig:
     silence_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _ProviderLine:
     """An open connection to the provider, for one event loop."""
 

@@ -3,15 +3,15 @@
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final
 
 from curtainwall.agents.builtin.language_model import Delta, LanguageModel, ModelFault, ModelReply, ModelRetry, Prompt
+from curtainwall.model import record
 
 _GROWTH: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelRetryPolicy:
     """The limits of retries: all tries, tries of an absent server, the first wait, the longest wait, and the sum of all waits."""
 

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
@@ -12,7 +11,7 @@ from pydantic import JsonValue
 from curtainwall.agents.builtin.language_model import AgentMessage, Delta, ModelReply, Program, Prompt
 from curtainwall.agents.builtin.models.usage import free_usage, plain_account, text_pieces
 from curtainwall.agents.builtin.stubs import call_expression, is_tool_name
-from curtainwall.model import Broken
+from curtainwall.model import Broken, record
 
 BIGGEST: Final = 16 * 1024 * 1024
 CONTEXT_SIZE: Final = 1_000_000
@@ -22,7 +21,7 @@ _KEYS: Final = frozenset({"text", "code", "tool", "arguments"})
 _BLANK = re.compile(r"\s*")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScriptLine:
     """One reply of a script: text, a program, or both."""
 

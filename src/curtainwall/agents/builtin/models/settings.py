@@ -1,11 +1,12 @@
 """A user's model settings (keys, addresses, sizes, prices), and the context size of each model. Key values are never held here."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
 from curtainwall.host import CredentialSource, FromEnvironment
+from curtainwall.model import record
 
 KEY_VARIABLES: Final = MappingProxyType({"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"})
 """The environment variables for each provider's key; the first provider with a key becomes the default."""
@@ -16,7 +17,7 @@ DEFAULT_MODELS: Final = MappingProxyType({"anthropic": "claude-sonnet-5", "opena
 SILENCE_SECONDS: Final = 120.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Price:
     """The price of a million tokens in dollars; tokens read from a cache cost `cached`, or as much as others."""
 
@@ -25,7 +26,7 @@ class Price:
     cached: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelEndpoint:
     """A server that speaks Chat Completions: its base URL, the model meant when none is named, and its key, if it wants one."""
 
@@ -34,7 +35,7 @@ class ModelEndpoint:
     key: CredentialSource | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelSettings:
     """Everything needed to find a model. `learn` tells the masker a key before the key is used.
 

@@ -3,12 +3,11 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 from curtainwall.agents.builtin.language_model import AgentMessage, ConversationItem, ProgramOutcome, Prompt, UserMessage
 from curtainwall.agents.builtin.models.settings import Price
-from curtainwall.model import Basis, Usage
+from curtainwall.model import Basis, Usage, record
 
 CHARACTERS_PER_TOKEN: Final = 4
 _PIECE = re.compile(r".{1,48}(?:\s+|$)|\S{1,48}|\s+", re.DOTALL)
@@ -87,7 +86,7 @@ _FEWEST: Final = 200  # characters per token, in text that is nearly all white s
 _MILLION: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Counts:
     """Tokens as a provider reported them: read and written, and of those read, how many came from or went into a cache."""
 
@@ -97,7 +96,7 @@ class Counts:
     stored: object = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sizes:
     """How many characters we saw going in and coming out."""
 
@@ -105,7 +104,7 @@ class Sizes:
     output: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tokens:
     """Tokens that are paid for: read and written, and of those read what came from a cache and what went into one."""
 

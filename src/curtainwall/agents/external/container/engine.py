@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Literal, cast
 
@@ -17,7 +16,7 @@ from pydantic import JsonValue
 from curtainwall.agents.external.container.owners import HOUSE, OWNER, SESSION, ContainerOwner
 from curtainwall.agents.external.container.spec import BUILD, ContainerGone, EngineMissing, ImageMissing
 from curtainwall.host.extras import extra
-from curtainwall.model import SessionId, TryLater
+from curtainwall.model import SessionId, TryLater, record
 
 with extra("docker"):
     from aiodocker import Docker, DockerError
@@ -42,7 +41,7 @@ _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 Stream = Literal["out", "err"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListedContainer:
     """One of our containers, as the engine lists it."""
 
@@ -54,7 +53,7 @@ class ListedContainer:
     created: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListedImage:
     """An image, as the engine lists it."""
 
@@ -65,7 +64,7 @@ class ListedImage:
     """The image that the user wanted it to be built on."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerExec:
     """A program inside a container, and its output."""
 
@@ -74,7 +73,7 @@ class ContainerExec:
     """Returns the next output, or None at the end."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerPipe:
     """A program inside a container whose input and output are ours."""
 

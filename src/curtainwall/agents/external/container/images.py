@@ -7,12 +7,11 @@ import platform
 import re
 import tarfile
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 from curtainwall.agents.external.container.engine import Engine
-from curtainwall.model import Broken, NotFound, TryLater
+from curtainwall.model import Broken, NotFound, TryLater, record
 
 USUAL: Final = "debian:bookworm-slim"
 """The image that the base builds on by default."""
@@ -27,7 +26,7 @@ _VERSION = re.compile(rb"^ARG VERSION=(\S+)$", re.MULTILINE)
 _PROCESSORS: Final = {"x86_64": "x64", "aarch64": "arm64"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Step:
     """One image to build."""
 

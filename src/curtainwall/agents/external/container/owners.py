@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from curtainwall.model import record
 
 OWNER: Final = "curtainwall.owner"
 SESSION: Final = "curtainwall.session"
@@ -12,7 +13,7 @@ HOUSE: Final = "curtainwall.house"
 AGENT: Final = "curtainwall.agent"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerOwner:
     """One process of one boot. `namespace` is its PID namespace; ids from another one mean nothing here."""
 

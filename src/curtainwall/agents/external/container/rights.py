@@ -25,12 +25,23 @@ from curtainwall.host import (
     quarantine,
     take_owners_bits,
 )
-from curtainwall.model import CurtainwallError, Feed, HeldFile, Mode, ModeChanged, SessionClosed, SessionId, TurnFailed, session_stream
+from curtainwall.model import (
+    CurtainwallError,
+    Feed,
+    HeldFile,
+    Mode,
+    ModeChanged,
+    SessionClosed,
+    SessionId,
+    TurnFailed,
+    record,
+    session_stream,
+)
 
 _PATIENCE: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerRights:
     """The rights of a container. Its mounts cannot change while it runs, so these hold until it ends."""
 

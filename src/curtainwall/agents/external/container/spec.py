@@ -3,14 +3,14 @@
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Protocol
 
 from pydantic import JsonValue
 
 from curtainwall.agents.external.container.owners import AGENT, HOUSE, OWNER, SESSION, ContainerOwner
-from curtainwall.model import NotFound, SessionId, TryLater, TurnAt, TurnFailed
+from curtainwall.model import NotFound, SessionId, TryLater, TurnAt, TurnFailed, record
 
 _GIB = 1024**3
 
@@ -33,7 +33,7 @@ class ContainerGone(TurnFailed):
     """The container ended in the middle of a turn; the next turn starts a new one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerLimits:
     """How much containers may use. Times in seconds, sizes in bytes."""
 
@@ -63,7 +63,7 @@ class ContainerLimits:
         return f"{self.memory // 1024**2} MB; `memory` in [containers]"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LentProgram:
     """A program of this machine, mounted read-only because the image does not have it."""
 
@@ -71,7 +71,7 @@ class LentProgram:
     inside: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExtraMount:
     """A directory or file of this machine that the user lets an agent see."""
 
@@ -84,7 +84,7 @@ class ExtraMount:
     """Sockets and named pipes below it to hide."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerFolders:
     """The directories of one session that are mounted. Nothing else of ours ever is mounted."""
 
@@ -106,7 +106,7 @@ class ContainerFolders:
     """The other places that the agent can fill, caches and mounts; their growth counts too."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ImageChoice:
     """The image of an agent in a session."""
 
@@ -117,7 +117,7 @@ class ImageChoice:
     """What to do if there is no such image."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ForwardedPort:
     """A port of this machine's loopback that leads to a port in a container."""
 
@@ -125,7 +125,7 @@ class ForwardedPort:
     inside: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerRequest:
     """The container that a session needs."""
 
@@ -146,7 +146,7 @@ class ContainerRequest:
     """What to do if there is no such image."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerExtras:
     """A user's additions to an agent's containers."""
 
@@ -161,7 +161,7 @@ async def _nothing() -> None:
     """Return at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerNetwork:
     """An agent's network access: stand-in keys by provider, and the certificates (PEM) that it must trust."""
 

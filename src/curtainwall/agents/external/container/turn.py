@@ -66,6 +66,7 @@ from curtainwall.model import (
     Workspace,
     WorkTimed,
     changes_noted,
+    record,
 )
 
 EXTENSION: Final = "container"
@@ -83,7 +84,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _COMMANDS: Final = ("/", "!")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContainerPorts:
     """The ports and settings that the agent works with."""
 

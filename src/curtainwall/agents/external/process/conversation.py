@@ -23,7 +23,18 @@ from curtainwall.agents.external.process.transcripts import (
     transcript_path,
 )
 from curtainwall.facts import quoted
-from curtainwall.model import AnyEvent, CommandRefused, ContextMeasured, ExtensionNoted, Feed, Millis, NotFound, SessionId, session_stream
+from curtainwall.model import (
+    AnyEvent,
+    CommandRefused,
+    ContextMeasured,
+    ExtensionNoted,
+    Feed,
+    Millis,
+    NotFound,
+    SessionId,
+    record,
+    session_stream,
+)
 
 
 @dataclass(slots=True)
@@ -96,7 +107,7 @@ _LOOK_AGAIN: Final = 0.05
 _NAME: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConversationStatus:
     """The status of a session's conversation. The next message replaces a broken one and says so."""
 
@@ -167,7 +178,7 @@ _LACKS = "Your memory lacks what was said last:\n\n{told}\n\nNow:\n\n"
 _CARRIED = "This goes on from an earlier conversation, which came to this:\n\n{told}\n\nNow:\n\n"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConversationOpening:
     """The steps before a message is sent."""
 

@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -13,7 +13,7 @@ from curtainwall.agents.external import SERVER, claude_key, session_overview
 from curtainwall.facts import quoted
 from curtainwall.host import Bounds, Confinement, Sockets
 from curtainwall.host.home import Home
-from curtainwall.model import NotFound, SessionId, TryLater, TurnAt, TurnFailed, Workspace
+from curtainwall.model import NotFound, SessionId, TryLater, TurnAt, TurnFailed, Workspace, record
 
 EXTENSION: Final = "process"
 """The log keeps this package's notes under this name."""
@@ -67,7 +67,7 @@ class ConversationTaken(TryLater):
     """Another process on this machine is in the conversation; two at once would spoil it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessLimits:
     """How much processes may use. Times in seconds, sizes in bytes."""
 
@@ -91,7 +91,7 @@ class ProcessLimits:
     """The share of the model's context at which the conversation is summarised and continues in a new one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessFolders:
     """The directories of one session. The agent gets only the workspace's path; it sees the files through the session's tools."""
 
@@ -102,7 +102,7 @@ class ProcessFolders:
     locks: Path
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessNetwork:
     """An agent's network access: stand-in keys by provider, and the certificates (PEM) that it must trust."""
 
@@ -164,7 +164,7 @@ instead. It is final: do not look for a way around it. Tell the user what was re
 {overview}"""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessStart:
     """One start of the program: which conversation, and whether that is new."""
 

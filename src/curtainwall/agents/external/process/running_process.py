@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +27,7 @@ from curtainwall.agents.external.process.launch import (
 )
 from curtainwall.agents.external.process.wire import ClaudeStreamParser, ControlReply, Signal, ping_line
 from curtainwall.host import ConfinedProcess, FileLock, Shares, charged_to, lock_file, start_confined
-from curtainwall.model import SessionId, TurnFailed
+from curtainwall.model import SessionId, TurnFailed, record
 
 _CHUNK: Final = 256 * 1024
 _KEPT_LINES: Final = 200
@@ -38,7 +37,7 @@ _SETTLE: Final = 5.0
 _HAND_OVER: Final = 45.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessMeans:
     """The parts that every process needs: the opener of its sockets, its limits, its user, and the sessions' shares of this machine."""
 

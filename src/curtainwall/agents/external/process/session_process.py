@@ -38,7 +38,7 @@ from curtainwall.agents.external.process.wire import (
 )
 from curtainwall.facts import Masker
 from curtainwall.host import Shares
-from curtainwall.model import Clock, ExtensionNoted, Feed, Gate, HistoryCompacted, Journal, SessionId, TurnAt, TurnId, Workspace
+from curtainwall.model import Clock, ExtensionNoted, Feed, Gate, HistoryCompacted, Journal, SessionId, TurnAt, TurnId, Workspace, record
 
 _SUMMARISE: Final = (
     "This conversation is nearly too long. Write a summary for whoever goes on with it and has nothing else: what was asked and answered, "
@@ -46,7 +46,7 @@ _SUMMARISE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShorterConversation:
     """The summary of a conversation; tokens before and after, 0 if unknown."""
 
@@ -104,7 +104,7 @@ async def _exchange(running: RunningProcess, text: str, mark: str, patience: flo
 _BYTES_PER_TOKEN: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessPorts:
     """The ports and settings that the agent works with."""
 

@@ -6,13 +6,13 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 from pydantic import JsonValue
 
 from curtainwall.agents.external import nested, nested_text
+from curtainwall.model import record
 
 _LONGEST: Final = 200
 _PLAIN: Final = re.compile(r"[A-Za-z0-9]")
@@ -62,7 +62,7 @@ _MOST: Final = 1024**3
 _ENDS: Final = frozenset({"end_turn", "stop_sequence", "max_tokens", "refusal"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Damage:
     """Why a conversation cannot be resumed."""
 
@@ -73,7 +73,7 @@ GONE: Final = Damage("its file is gone")
 """The file is missing."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StoredConversation:
     """A conversation on disk."""
 

@@ -66,6 +66,7 @@ from curtainwall.model import (
     TurnResult,
     TurnStatus,
     WorkTimed,
+    record,
 )
 
 
@@ -113,7 +114,7 @@ class ConversationLost(TurnFailed):
     """The process does not know the conversation it should resume; no message was delivered."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessTurnPorts:
     """The ports that a turn uses."""
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from pydantic import JsonValue
@@ -20,6 +19,7 @@ from curtainwall.agents.external import (
     nested_text,
     parse_event,
 )
+from curtainwall.model import record
 
 _NAMESPACE: Final = uuid.UUID("6f6cb1c2-54b2-5e0e-9a53-0a3c0d5a6f11").bytes
 _COUNTED: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
@@ -28,7 +28,7 @@ _OURS: Final = f"mcp__{SERVER}__"
 _NO_LOGIN: Final = ("Not logged in", "Invalid API key", "Failed to authenticate", "OAuth token")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MeasuredContext:
     """The usage of the turn, and how full the model's context is; a size of 0 means unknown."""
 
@@ -37,7 +37,7 @@ class MeasuredContext:
     usage: dict[str, JsonValue]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CompactionDone:
     """A summary replaced the conversation; tokens before and after."""
 
@@ -45,49 +45,49 @@ class CompactionDone:
     after: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CompactionSummary:
     """The summary that replaced the conversation."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CompactionFailed:
     """No summary could be made; the conversation is unchanged."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ControlRequest:
     """The agent asks us for something during its turn and waits for this reply."""
 
     reply: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MessageStarted:
     """The agent started on our message with this id; everything after it answers that message."""
 
     mark: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ControlReply:
     """The answer to one of our control requests."""
 
     request: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoggedOut:
     """The provider rejects the key, or there is none."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Noise:
     """A line that is not stream-json. A broken one was meant to be, so whatever it said is missing."""
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from curtainwall.channels.asks.answerers import Key
@@ -13,7 +12,18 @@ from curtainwall.channels.web.live.clients import StreamClient, StreamGroup, sse
 from curtainwall.channels.web.live.session_hub import SessionHub
 from curtainwall.channels.web.ports import WebPorts
 from curtainwall.channels.web.render.filters import draw
-from curtainwall.model import OUTSIDE, ApprovalQuery, ApprovalRow, CurtainwallError, SessionId, SessionQuery, StreamId, TryLater, session_of
+from curtainwall.model import (
+    OUTSIDE,
+    ApprovalQuery,
+    ApprovalRow,
+    CurtainwallError,
+    SessionId,
+    SessionQuery,
+    StreamId,
+    TryLater,
+    record,
+    session_of,
+)
 
 MOST_CARDS = 200
 """How many cards one page of the inbox holds."""
@@ -148,7 +158,7 @@ class ListsHub:
         return sse_message("put", draw("more.html", more=more_of(tuple(self._cards.values()))))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class More:
     """The extent of a page of the inbox: how many asks there are, how many it shows, and where the next page begins."""
 

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, groupby
 from urllib.parse import urlencode
@@ -26,6 +25,7 @@ from curtainwall.channels.web.pages.timeline import (
     read_cursor,
     timeline_page,
 )
+from curtainwall.model import record
 
 _DAYS = 7
 _DAY = 86_400_000
@@ -61,7 +61,7 @@ EVENT_WORDS = {
 _HIDDEN = ("seq", "at", "type", "prev", "hash", "digest", "permit", "shown")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AuditFilter:
     """The values of the filter form."""
 
@@ -80,7 +80,7 @@ class AuditFilter:
         return TimelineQuery(now - self.days * _DAY, self.session, self.kind, self.text)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AuditItem:
     """A line as the page shows it; `tool` is the tool of its call, if the page knows it."""
 

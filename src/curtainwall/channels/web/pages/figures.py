@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from statistics import median, quantiles
 
@@ -14,14 +14,14 @@ from starlette.routing import Route
 
 from curtainwall.channels.web.pages.site import Site, visitor_of
 from curtainwall.channels.web.ports import Spending
-from curtainwall.model import ApprovalQuery, ApprovalRow, Millis
+from curtainwall.model import ApprovalQuery, ApprovalRow, Millis, record
 
 WIDTH, HEIGHT = 640, 230
 _LEFT, _RIGHT, _BOTTOM, _TOP = 74, 16, 42, 12
 _MINUTE, _HOUR = 60, 3_600
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bar:
     """One rectangle, and its description."""
 
@@ -33,7 +33,7 @@ class Bar:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chart:
     """Everything that the template draws."""
 
@@ -50,7 +50,7 @@ class Chart:
     right: int = WIDTH - _RIGHT
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Series:
     """One count, with its figure for each day."""
 

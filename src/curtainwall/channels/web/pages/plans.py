@@ -1,7 +1,6 @@
 """The pages of unattended work: jobs and their firings, teams and their conversations."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -11,7 +10,7 @@ from starlette.routing import Route
 from curtainwall.channels.plain import plain_line
 from curtainwall.channels.web.pages.site import Site, who
 from curtainwall.channels.web.ports import TeamPairs
-from curtainwall.model import ApprovalQuery, SessionId
+from curtainwall.model import ApprovalQuery, SessionId, record
 from curtainwall.teams.pairs import PairFigures, Shortage
 
 _SHOWN_FIRINGS = 100
@@ -56,7 +55,7 @@ class PlanPages:
         return self._site.page(request, "teams.html", teams=teams.teams(), pairs=pairs, sums=sums, asking=asking, waits=waits)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Waits:
     """The obstacles to an answer: exhausted budgets of the team or of those that it waits for, and asks of the latter."""
 

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 from starlette.concurrency import run_in_threadpool
@@ -24,6 +24,7 @@ from curtainwall.model import (
     TryLater,
     Undecided,
     Who,
+    record,
     session_stream,
 )
 
@@ -44,7 +45,7 @@ _BAD_REQUEST = 400
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Site:
     """The common part of all pages."""
 

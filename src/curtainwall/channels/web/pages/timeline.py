@@ -5,14 +5,13 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from curtainwall.channels.web.ports import WebPorts
-from curtainwall.model import Millis, SessionId, SessionQuery, SessionRow
+from curtainwall.model import Millis, SessionId, SessionQuery, SessionRow, record
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "verdicts": ("CallRequested", "CallPermitted", "CallDenied"),
@@ -51,7 +50,7 @@ def read_cursor(text: str) -> Cursor:
     return LATEST if match is None else Cursor(match[1], match[2], int(match[3]))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimelineQuery:
     """The lines to show: of one session, of a kind, containing a text, since a time."""
 
@@ -67,7 +66,7 @@ class TimelineQuery:
         return not self.text or self.text.casefold() in json.dumps([line.name, dict(line.line)], ensure_ascii=False).casefold()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AuditLine:
     """A line of a session's audit."""
 
@@ -87,7 +86,7 @@ class AuditLine:
         return str(self.line.get("type", ""))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimelinePage:
     """The matching lines, and the position after which to continue; None at the end."""
 
@@ -124,7 +123,7 @@ def newest_first(ports: WebPorts, query: TimelineQuery, before: Cursor = LATEST)
         _push_next(heads, head.rest)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Head:
     """The newest line of a session that was not taken yet."""
 

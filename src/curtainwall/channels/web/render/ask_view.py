@@ -1,13 +1,12 @@
 """An open ask in the parts that a page shows: what is requested, on which terms, why, and with which arguments."""
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from curtainwall.channels.asks.cards import CardLine, Space, card_lines, exact_card, left_out, says_more
 from curtainwall.channels.plain import counted, plain_line
-from curtainwall.model import PendingAsk, Role
+from curtainwall.model import PendingAsk, Role, record
 
 _CARD: Final = Space(letters=2_000, rest="“Show everything” below has them")
 _MANY = 10
@@ -16,7 +15,7 @@ _LONG_BOX = 14
 _LONG_TEXT = 900
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AskedResource:
     """One requested thing: its role or another word of ours, its resource, and the rules that ask about it."""
 
@@ -25,7 +24,7 @@ class AskedResource:
     rules: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AskPart:
     """A titled part of a card, such as a diff, or a step of a plan."""
 

@@ -4,7 +4,6 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Final, cast
@@ -13,6 +12,7 @@ from pydantic import JsonValue
 
 from curtainwall.agents.builtin.models.demo.programs import Step
 from curtainwall.agents.builtin.stubs import call_expression, is_tool_name
+from curtainwall.model import record
 
 _LONGEST: Final = 1_000_000
 _LONGEST_WORDS: Final = 4_000  # without what is quoted
@@ -242,7 +242,7 @@ _POLITE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Request:
     """One thing to call, in the words that asked for it, with the values that a form has found in them."""
 
@@ -252,7 +252,7 @@ class _Request:
     values: Mapping[str, JsonValue]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Understood:
     """The steps that an instruction asks for, the parts that could not be followed, and the file that it spoke of last."""
 

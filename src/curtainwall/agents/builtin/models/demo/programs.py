@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, cast
+
+from curtainwall.model import record
 
 MOST_STEPS: Final = 40
 _MOST_SHOWN: Final = 20_000
@@ -146,7 +147,7 @@ _REPORT = re.compile(r'^\{"step": ', re.MULTILINE)
 _PAST: Final = {"read": "read", "write": "wrote", "make": "made", "run": "ran", "find": "found", "commit": "committed", "copy": "copied"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One deed in words, such as read `notes.txt`, and the expression to await for it."""
 

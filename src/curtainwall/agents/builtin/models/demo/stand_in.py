@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from pydantic import JsonValue
@@ -20,6 +19,7 @@ from curtainwall.agents.builtin.language_model import (
 from curtainwall.agents.builtin.models.demo.instructions import understand
 from curtainwall.agents.builtin.models.demo.programs import MOST_STEPS, Step, answer_of, program_of
 from curtainwall.agents.builtin.models.usage import free_usage, plain_account, text_pieces
+from curtainwall.model import record
 
 CONTEXT_SIZE: Final = 200_000
 _EARLIER: Final = 6
@@ -83,7 +83,7 @@ class DemoModel:
         yield ModelReply(message=message, raw=raw, usage=free_usage(prompt, message), stop_reason="tool_use" if programs else "end_turn")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Instruction:
     """One message: the steps to take for it, the parts of it that are left out meanwhile, or what to answer."""
 

@@ -1,14 +1,15 @@
 """The adapter protocol: turns a task into files, command line and environment, and output lines into reports. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from curtainwall.agents.external import OutputParser
 from curtainwall.agents.external.container.spec import BRIDGE, CERTIFICATE, HOME, ORIENTATION, PROXY
+from curtainwall.model import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Task:
     """The task of one turn, as an adapter gets it.
 
@@ -26,7 +27,7 @@ class Task:
     patience: int = 7 * 24 * 3600
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AgentLaunch:
     """How the agent is started: command, environment, and files by their names in the orientation directory. The message is its stdin.
 
