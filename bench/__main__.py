@@ -31,6 +31,7 @@ from bench.team_programs import team_programs
 from bench.team_talk import team_talk
 from bench.turning import turning
 from bench.verdicts import verdicts
+from bench.views import views
 
 BENCHMARKS = {
     "append": appending,
@@ -55,6 +56,7 @@ BENCHMARKS = {
     "web": browsing,
     "teams": team_talk,
     "team-programs": team_programs,
+    "views": views,
 }
 
 

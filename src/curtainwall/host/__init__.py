@@ -87,5 +87,13 @@ if TYPE_CHECKING:
     from curtainwall.host.sandbox.workers import WorkerConfinement as WorkerConfinement
     from curtainwall.host.sandbox.workers import confined_worker as confined_worker
     from curtainwall.host.sandbox.workers import find_monty as find_monty
+    from curtainwall.host.views.apply import apply_changes as apply_changes
+    from curtainwall.host.views.apply import apply_in_steps as apply_in_steps
+    from curtainwall.host.views.choice import choose_mechanism as choose_mechanism
+    from curtainwall.host.views.choice import open_view as open_view
+    from curtainwall.host.views.choice import remove_view as remove_view
+    from curtainwall.host.views.holder import ViewFailed as ViewFailed
+    from curtainwall.host.views.sealed import ContentsLost as ContentsLost
+    from curtainwall.host.views.sealed import SealedContents as SealedContents
 else:
     __getattr__ = lazy_names(__name__)

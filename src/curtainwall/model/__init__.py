@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from curtainwall.model.budgets import BudgetKind as BudgetKind
     from curtainwall.model.budgets import Limits as Limits
     from curtainwall.model.budgets import Usage as Usage
+    from curtainwall.model.changes import SYNCED_TOGETHER as SYNCED_TOGETHER
+    from curtainwall.model.changes import AppliedChanges as AppliedChanges
+    from curtainwall.model.changes import AppliedFile as AppliedFile
+    from curtainwall.model.changes import ApplyStatus as ApplyStatus
+    from curtainwall.model.changes import ChangeKind as ChangeKind
+    from curtainwall.model.changes import ChangeSet as ChangeSet
+    from curtainwall.model.changes import FileChange as FileChange
+    from curtainwall.model.changes import FileKind as FileKind
+    from curtainwall.model.changes import FileState as FileState
+    from curtainwall.model.changes import ViewChoice as ViewChoice
+    from curtainwall.model.changes import ViewMechanism as ViewMechanism
+    from curtainwall.model.changes import path_order as path_order
     from curtainwall.model.codec import IGNORABLE as IGNORABLE
     from curtainwall.model.codec import decode_command as decode_command
     from curtainwall.model.codec import decode_event as decode_event
@@ -290,6 +302,8 @@ if TYPE_CHECKING:
     from curtainwall.model.ports.store import Log as Log
     from curtainwall.model.ports.store import Marks as Marks
     from curtainwall.model.ports.store import Tallies as Tallies
+    from curtainwall.model.ports.views import Entrance as Entrance
+    from curtainwall.model.ports.views import ProjectView as ProjectView
     from curtainwall.model.presence import Presence as Presence
     from curtainwall.model.records import record as record
     from curtainwall.model.subjects import FORGES as FORGES

@@ -52,6 +52,7 @@ def hand_over(top: str | os.PathLike[str], owner: FileOwner) -> None:
 _OPENAT2: Final = 437  # the same number on every architecture
 _RENAMEAT2: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276}.get(os.uname().machine)
 _NO_REPLACE: Final = 1
+_EXCHANGE: Final = 2
 # RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH
 _RESOLVE: Final = 0x02 | 0x04 | 0x08
 _WALK: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -292,16 +293,35 @@ def _keep_owner_and_mode(made: int, old: os.stat_result) -> None:
 
 def rename_if_free(old: int, old_name: str, new: int, new_name: str) -> None:
     """Rename a directory entry to a free name; raise `FileExistsError` if it is taken."""
-    if _RENAMEAT2 is not None:
-        result = _libc.syscall(
-            ctypes.c_long(_RENAMEAT2), ctypes.c_int(old), ctypes.c_char_p(os.fsencode(old_name)), ctypes.c_int(new),
-            ctypes.c_char_p(os.fsencode(new_name)), ctypes.c_uint(_NO_REPLACE),
-        )  # fmt: skip
-        if result == 0:
-            return
+    try:
+        _rename(old, old_name, new, new_name, _NO_REPLACE)
+    except OSError as fault:
+        if fault.errno not in {errno.ENOSYS, errno.EINVAL}:
+            raise
+        if is_there(new, new_name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new_name) from None
+        os.rename(old_name, new_name, src_dir_fd=old, dst_dir_fd=new)
+
+
+def exchange_entries(old: int, old_name: str, new: int, new_name: str) -> None:
+    """Exchange two directory entries in one step; both must exist."""
+    _rename(old, old_name, new, new_name, _EXCHANGE)
+
+
+def _rename(old: int, old_name: str, new: int, new_name: str, how: int) -> None:
+    if _RENAMEAT2 is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), old_name, None, new_name)
+    result = _libc.syscall(
+        ctypes.c_long(_RENAMEAT2), ctypes.c_int(old), ctypes.c_char_p(os.fsencode(old_name)), ctypes.c_int(new),
+        ctypes.c_char_p(os.fsencode(new_name)), ctypes.c_uint(how),
+    )  # fmt: skip
+    if result != 0:
         fault = ctypes.get_errno()
-        if fault not in {errno.ENOSYS, errno.EINVAL}:
-            raise OSError(fault, os.strerror(fault), old_name, None, new_name)
-    if is_there(new, new_name):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new_name)
-    os.rename(old_name, new_name, src_dir_fd=old, dst_dir_fd=new)
+        raise OSError(fault, os.strerror(fault), old_name, None, new_name)
+
+
+def sync_file_system(opened: int) -> None:
+    """Flush the file system of an open file or directory to disk."""
+    if _libc.syncfs(ctypes.c_int(opened)) != 0:
+        fault = ctypes.get_errno()
+        raise OSError(fault, os.strerror(fault))

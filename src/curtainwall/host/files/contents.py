@@ -1,6 +1,5 @@
 """The contents of a path, read by descriptor: a digest over all of them, and a move that delivers exactly the contents with that digest."""
 
-import ctypes
 import errno
 import hashlib
 import os
@@ -10,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Final, Literal
 
-from curtainwall.host.files.beneath import FileOwner, give, is_there, open_directory_above, owner_of, rename_if_free
+from curtainwall.host.files.beneath import FileOwner, give, is_there, open_directory_above, owner_of, rename_if_free, sync_file_system
 from curtainwall.model import record
 
 MAX_DEPTH: Final = 48
@@ -26,8 +25,6 @@ _PERMISSIONS: Final = 0o777
 _TOO_BIG: Final = "it holds too many files or bytes"
 _SPECIAL: Final = "it is, or holds, something besides files, directories and links"
 _LEADS_OUT: Final = "a link in it leads out of it"
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 # Which file an entry was when it was read; a file has changed if its size or modification time differs.
 _Identity = tuple[int, ...]
@@ -93,7 +90,7 @@ def move_contents(source: str, destination: str, digest: str, extent: Extent) ->
         try:
             if contents_pass.read(old, old_name, (new, draft)).digest != digest:
                 raise ContentsChanged(source)
-            _sync(new)
+            sync_file_system(new)
             rename_if_free(new, draft, new, new_name)
         except BaseException:
             with suppress(OSError):
@@ -143,7 +140,7 @@ class _Pass:
 
     def _read_link(self, directory: int, name: str, inner_path: str, depth: int, target: _Target | None) -> str:
         link_target = os.readlink(name, dir_fd=directory)
-        if self.extent.closed and depth and _leads_out(link_target, depth - 1):
+        if self.extent.closed and depth and leads_out(link_target, depth - 1):
             raise Unbound(_LEADS_OUT)
         self._add_to_digest("link", inner_path, os.fsencode(link_target))
         if target is not None:
@@ -206,7 +203,7 @@ def _names(directory: int, limit: int) -> list[str]:
     return sorted(names)
 
 
-def _leads_out(target: str, depth: int) -> bool:
+def leads_out(target: str, depth: int) -> bool:
     """Tell whether a link in a directory at this depth could lead out of the tree, assuming that no other link there does."""
     names = [name for name in target.split("/") if name not in {"", "."}]
     up = next((place for place, name in enumerate(names) if name != ".."), len(names))
@@ -236,13 +233,6 @@ def _identity(status: os.stat_result) -> _Identity:
     if stat.S_ISDIR(status.st_mode):
         return (status.st_dev, status.st_ino)
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-def _sync(directory: int) -> None:
-    """Flush the directory's file system to disk, so that the copy is durable before the original is deleted."""
-    if _libc.syncfs(ctypes.c_int(directory)) != 0:
-        fault = ctypes.get_errno()
-        raise OSError(fault, os.strerror(fault))
 
 
 @contextmanager

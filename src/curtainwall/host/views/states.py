@@ -1,0 +1,94 @@
+"""Reads what is at a path, by descriptor and without following a link: kind, digest, mode, and what is odd about it."""
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from typing import Final
+
+from curtainwall.host.files.contents import leads_out
+from curtainwall.host.views.sealed import SealedContents
+from curtainwall.model import FileKind, FileState
+
+_CHUNK: Final = 1024 * 1024
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a directory is opened to be listed."""
+_FILE_MODE: Final = 0o7777
+_DIRECTORY_MODE: Final = 0o777
+"""A directory that is made in one with setgid gets that bit from the kernel, so it is not the agent's."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEntry:
+    """What is at a path. `changed` is when its inode last changed, in nanoseconds; `fault` says why it cannot be read."""
+
+    state: FileState
+    changed: int = 0
+    is_binary: bool = False
+    is_hard_linked: bool = False
+    leads_out: bool = False
+    fault: str = ""
+
+
+def read_entry(directory: int, name: str, sealed: SealedContents | None = None, depth: int = 0) -> DirectoryEntry | None:
+    """Return what a directory has under a name, or None; put its contents aside if there is a place for them."""
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return _read(directory, name, status, sealed, depth)
+    except FileNotFoundError:
+        return None
+    except OSError as fault:
+        state = FileState(kind=kind_of(status), mode=mode_of(status), size=status.st_size)
+        return DirectoryEntry(state, status.st_ctime_ns, fault=(fault.strerror or "it cannot be read").lower())
+
+
+def _read(directory: int, name: str, status: os.stat_result, sealed: SealedContents | None, depth: int) -> DirectoryEntry:
+    kind = kind_of(status)
+    if kind is FileKind.LINK:
+        target = os.readlink(name, dir_fd=directory)
+        content = os.fsencode(target)
+        digest = hashlib.sha256(content).hexdigest() if sealed is None else sealed.keep_bytes(content).digest
+        state = FileState(kind=kind, digest=digest, size=len(content))
+        return DirectoryEntry(state, status.st_ctime_ns, leads_out=leads_out(target, depth))
+    if kind is not FileKind.FILE:
+        return DirectoryEntry(FileState(kind=kind, mode=mode_of(status)), status.st_ctime_ns)
+    opened = os.open(name, _READ, dir_fd=directory)
+    try:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
+            return DirectoryEntry(FileState(kind=kind_of(status), mode=mode_of(status)), status.st_ctime_ns)
+        kept = None if sealed is None else sealed.keep(opened)
+        digest, size = digest_of(opened) if kept is None else (kept.digest, kept.size)
+        state = FileState(kind=kind, digest=digest, mode=mode_of(status), size=size)
+        return DirectoryEntry(state, status.st_ctime_ns, kept is not None and kept.is_binary, status.st_nlink > 1)
+    finally:
+        os.close(opened)
+
+
+def digest_of(opened: int) -> tuple[str, int]:
+    """Return the digest and the size of what an open file holds."""
+    digest, size = hashlib.sha256(), 0
+    while piece := os.read(opened, _CHUNK):
+        digest.update(piece)
+        size += len(piece)
+    return digest.hexdigest(), size
+
+
+def kind_of(status: os.stat_result) -> FileKind:
+    """Return what something is."""
+    if stat.S_ISREG(status.st_mode):
+        return FileKind.FILE
+    if stat.S_ISDIR(status.st_mode):
+        return FileKind.DIRECTORY
+    return FileKind.LINK if stat.S_ISLNK(status.st_mode) else FileKind.OTHER
+
+
+def mode_of(status: os.stat_result) -> int:
+    """Return the part of the mode that counts as a change."""
+    if stat.S_ISREG(status.st_mode):
+        return status.st_mode & _FILE_MODE
+    return status.st_mode & _DIRECTORY_MODE if stat.S_ISDIR(status.st_mode) else 0
