@@ -266,7 +266,7 @@ def test_the_rest_of_proc_and_dev_is_ordinary(scene: PathRoots) -> None:
 
 def test_the_kernels_own_links_are_refused_wherever_proc_is_mounted(bubblewrap: str, tmp_path: Path) -> None:
     script = (
-        "import sys; from curtainwall.facts import *\n"
+        "import sys; from curtainwall.facts import PathRoots, Unclear, canonical_path\n"
         "try: print(canonical_path(sys.argv[1] + '/self/fd/0', PathRoots('/', '/')))\n"
         "except Unclear as no: print(no.message)"
     )

@@ -179,7 +179,7 @@ def test_what_was_set_aside_is_told_once_and_inert() -> None:
     assert "`/p/.envrc`, which could not be taken away: look at it" in told.text
     assert "\x1b" not in told.text
     assert ", 2 more; if that was you" in told.text
-    assert describe_event(held_noted(files, 1, is_told=True), SessionActivity()) is None
+    assert describe_event(held_noted(files, 1, is_reported=True), SessionActivity()) is None
     assert describe_event(ExtensionNoted(at=1, extension="held", data={"files": [{"path": 1}]}), SessionActivity()) is None
 
 
