@@ -1,7 +1,8 @@
 """Hours of `curtainwall serve` under load, with its memory on a curve: `python -m bench.endurance --minutes 60`.
 
 The service is the real program in a process of its own. Some sessions work turn after turn with the demo model, which reads a file in each,
-others wait for an answer, and browsers hold an event stream open. Every few seconds one line of figures goes to a CSV file and to stdout.
+others wait for an answer, and browsers hold an event stream open. Every few seconds the metrics are scraped, and one line of figures goes
+to a CSV file and to stdout.
 """
 
 import argparse
@@ -13,10 +14,12 @@ import socket
 import sys
 import time
 import urllib.parse
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from bench.disk import ROOT, fresh_directory
 from curtainwall.channels.web.sign_ins import csrf_of
@@ -35,12 +38,28 @@ _CONFIG = """\
 port = {port}
 operators = ["ann"]
 
+[serve]
+status-port = {status_port}
+
 [limits]
 tokens = 1_000_000_000_000
 steps = 1_000_000_000
 seconds = 1_000_000_000
 """
-COLUMNS = ("seconds", "turns", "compactions", "rss_kib", "pss_kib", "uss_kib", "children_rss_kib", "threads", "files", "cpu_seconds")
+COLUMNS = (
+    "seconds",
+    "turns",
+    "compactions",
+    "rss_kib",
+    "pss_kib",
+    "uss_kib",
+    "children_rss_kib",
+    "threads",
+    "files",
+    "cpu_seconds",
+    "counters",
+    "decreases",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +83,13 @@ class Served:
 
     pid: int
     port: int
+    status_port: int
     token: str
     began: float = field(default_factory=time.monotonic)
     turns: int = 0
     compactions: int = 0
+    counters: Mapping[tuple[object, ...], float] = field(default_factory=dict[tuple[object, ...], float])
+    decreases: int = 0
 
     def head(self, method: str, path: str, *lines: str) -> bytes:
         """Return the head of a request from a signed-in browser."""
@@ -91,7 +113,27 @@ class Served:
             status["Threads"],
             len(os.listdir(f"/proc/{self.pid}/fd")),
             ticks / os.sysconf("SC_CLK_TCK"),
+            len(self.counters),
+            self.decreases,
         )
+
+    async def scrape(self) -> None:
+        """Read the metrics as Prometheus does, and count each counter that is smaller than before or gone."""
+        async with _connection(self.status_port) as (reader, writer):
+            writer.write(f"GET /metrics HTTP/1.1\r\nHost: {_HOST}:{self.status_port}\r\nConnection: close\r\n\r\n".encode())
+            text = (await reader.read()).partition(b"\r\n\r\n")[2].decode()
+        now = {
+            (sample.name, *sorted(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(text)
+            if family.type in {"counter", "histogram"}
+            for sample in family.samples
+            if not sample.name.endswith("_created")
+        }
+        for name, before in self.counters.items():
+            if now.get(name, -1.0) < before:
+                self.decreases += 1
+                print(f"{name} fell from {before} to {now.get(name)}", file=sys.stderr, flush=True)
+        self.counters = now
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
@@ -132,18 +174,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
     print(summary(rows), file=sys.stderr)
-    return 0
+    return int(any(row[-1] for row in rows))
 
 
 def summary(rows: Sequence[tuple[float, ...]]) -> str:
-    """Return in words how much memory was added from a third of the time to its end, by the line that fits best."""
+    """Return in words how much memory was added from a third of the time to its end, by the line that fits best, and what counters did."""
     late = rows[len(rows) // 3 :]
     if len(late) < 3:
         return "too short to tell whether memory grows"
     seconds, turns, rss = ([row[COLUMNS.index(name)] for row in late] for name in ("seconds", "turns", "rss_kib"))
     hourly = _slope(seconds, rss) * 3600 / 1024
     each = _slope(turns, rss) if turns[-1] > turns[0] else 0.0
-    return f"{turns[-1]:,.0f} turns; {rss[0] / 1024:.1f} MiB → {rss[-1] / 1024:.1f} MiB; {hourly:+.1f} MiB an hour, {each:+.2f} KiB a turn"
+    memory = f"{rss[0] / 1024:.1f} MiB → {rss[-1] / 1024:.1f} MiB; {hourly:+.1f} MiB an hour, {each:+.2f} KiB a turn"
+    counters, decreases = rows[-1][-2:]
+    return f"{turns[-1]:,.0f} turns; {memory}; {counters:,.0f} counters, {decreases:,.0f} decreases"
 
 
 def _slope(xs: Sequence[float], ys: Sequence[float]) -> float:
@@ -153,9 +197,9 @@ def _slope(xs: Sequence[float], ys: Sequence[float]) -> float:
 
 
 async def _run(place: Path, load: Load, note: Callable[[tuple[float, ...]], object]) -> None:
-    home, port = place / "cw", _free_port()
+    home, port, status_port = place / "cw", _free_port(), _free_port()
     home.mkdir(mode=0o700)
-    (home / "config.toml").write_text(_CONFIG.format(port=port), encoding="ascii")
+    (home / "config.toml").write_text(_CONFIG.format(port=port, status_port=status_port), encoding="ascii")
     environ = {**os.environ, "CURTAINWALL_HOME": str(home)}
     async with open_gate(load_setup(environ=environ)) as wired:
         notes = (_LINE * (load.notes // len(_LINE) + 1))[: load.notes]
@@ -169,7 +213,7 @@ async def _run(place: Path, load: Load, note: Callable[[tuple[float, ...]], obje
     try:
         await _until_listening(port, serve, errors)
         async with open_gate(setup) as wired, asyncio.TaskGroup() as tasks:
-            served = Served(serve.pid, port, sign_ins_of(setup.home, setup.config).sign_in("ann"))
+            served = Served(serve.pid, port, status_port, sign_ins_of(setup.home, setup.config).sign_in("ann"))
             await _until_parked(wired, len(parked))
             started = [tasks.create_task(_browse(served, query)) for query in _pages(load.browsers, working)]
             started += [
@@ -180,6 +224,7 @@ async def _run(place: Path, load: Load, note: Callable[[tuple[float, ...]], obje
             while time.monotonic() - served.began < load.minutes * 60:
                 if serve.returncode is not None:
                     raise RuntimeError(_last_words("the service ended", errors))
+                await served.scrape()
                 note(served.sample())
                 await asyncio.sleep(load.every)
             for task in started:
