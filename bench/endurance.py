@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 import urllib.parse
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -88,7 +88,7 @@ class Served:
     began: float = field(default_factory=time.monotonic)
     turns: int = 0
     compactions: int = 0
-    counters: Mapping[tuple[object, ...], float] = field(default_factory=dict[tuple[object, ...], float])
+    counters: dict[str, float] = field(default_factory=dict[str, float])
     decreases: int = 0
 
     def head(self, method: str, path: str, *lines: str) -> bytes:
@@ -123,7 +123,7 @@ class Served:
             writer.write(f"GET /metrics HTTP/1.1\r\nHost: {_HOST}:{self.status_port}\r\nConnection: close\r\n\r\n".encode())
             text = (await reader.read()).partition(b"\r\n\r\n")[2].decode()
         now = {
-            (sample.name, *sorted(sample.labels.items())): sample.value
+            f"{sample.name}{sorted(sample.labels.items())}": sample.value
             for family in text_string_to_metric_families(text)
             if family.type in {"counter", "histogram"}
             for sample in family.samples
