@@ -19,6 +19,7 @@ from curtainwall.model import (
     BudgetWarned,
     CallDenied,
     CallId,
+    CallRequested,
     ExtensionNoted,
     Group,
     HistoryInherited,
@@ -48,6 +49,7 @@ from curtainwall.model import (
     SpendingCounted,
     Subject,
     TextStreamed,
+    ToolUsesReported,
     TurnEnded,
     TurnEvent,
     TurnId,
@@ -104,6 +106,7 @@ _GO_ON: Final = (
     "the answer was kept."
 )
 _MAY_GO_ON: Final = "Your last turn was stopped because a budget was used up. There is more of it now: go on where you were."
+_ONCE_MORE: Final = "In case you do not have it, this is the message that it was about:"
 
 
 @dataclass(slots=True)
@@ -128,6 +131,8 @@ class ExternalHistory:
     """The turn whose message was delivered last."""
     undelivered: list[str] = field(default_factory=list[str])
     """Messages not delivered to the agent yet."""
+    unconfirmed: str = ""
+    """What was delivered last, while the agent has neither said nor done anything since: it may not have stored it yet."""
     transcript: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """The earlier messages, as pairs of speaker and text."""
     is_forked: bool = False
@@ -149,6 +154,8 @@ class ExternalHistory:
         elif isinstance(event, InstructionsPinned):
             if event.path == PROGRAM_INSTRUCTIONS:
                 self.instructions = str(self.load(event.text))
+        elif isinstance(event, CallRequested | ToolUsesReported):
+            self.unconfirmed = ""
         elif isinstance(event, ExtensionNoted) and event.extension == self.extension:
             self.note(event.data)
 
@@ -187,10 +194,14 @@ class ExternalHistory:
                 self._add_undelivered(*(self._queued.pop(message) for message in event.messages if message in self._queued))
             case TextStreamed():
                 self._pieces += event.text
+                self.unconfirmed = ""
             case AgentSpoke():
                 self._pieces = ""
+                self.unconfirmed = self.unconfirmed if event.ours else ""
                 self.transcript.append(("Curtainwall" if event.ours else "You", event.text))
             case TurnEnded():
+                if event.status is not TurnStatus.WAITING:
+                    self.unconfirmed = ""
                 if self._pieces:
                     self.transcript.append(("You", self._pieces))
                     self._pieces = ""
@@ -215,6 +226,7 @@ class ExternalHistory:
         if isinstance(delivered, str):
             self.delivered, self.is_out_of_budget = TurnId(delivered), False
             self.transcript += (("User", text) for text in self.undelivered)
+            self.unconfirmed = "\n\n".join(self.undelivered) or self.unconfirmed
             self.undelivered = []
 
     def _inherit(self, history: JsonValue) -> None:
@@ -231,8 +243,12 @@ class ExternalHistory:
         self.is_forked = bool(self.transcript)
 
     def message(self) -> str:
-        """Return the next message for the agent: what is not delivered yet, or a note to continue; then the refusals."""
-        text = "\n\n".join(self.undelivered) or (_MAY_GO_ON if self.is_out_of_budget else _GO_ON)
+        """Return the next message for the agent: what is not delivered yet, or a note to continue; then the refusals.
+
+        A note repeats a message that the agent may have lost: some name their conversation before they store what they were told.
+        """
+        note = _MAY_GO_ON if self.is_out_of_budget else _GO_ON
+        text = "\n\n".join(self.undelivered) or (f"{note} {_ONCE_MORE} {self.unconfirmed}" if self.unconfirmed else note)
         refusals, self.asks.refusals = self.asks.refusals, []
         return "\n".join((text, *(f"{refusal}. Do not make this call again." for refusal in refusals)))
 

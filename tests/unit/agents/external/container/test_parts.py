@@ -39,10 +39,12 @@ from curtainwall.model import (
     MessageId,
     NotFound,
     Payload,
+    ReportedUse,
     SessionId,
     TextStreamed,
     ToolEffect,
     ToolSpec,
+    ToolUsesReported,
     TryLater,
     TurnEnded,
     TurnId,
@@ -103,6 +105,26 @@ def test_the_log_knows_what_an_agent_was_told_and_what_not() -> None:
     assert past.render_transcript() == "User: hello\n\nYou: hi\n\nCurtainwall: [a note]\n\nYou: I was "
     past.take(MessageAccepted(at=1, message=MessageId("x"), text="by a hook", by=ANN, role="context"))
     assert past.undelivered == ["more", "by a hook"]
+
+
+@covers("container.told-twice-rather-than-never")
+def test_a_turn_that_broke_off_before_the_agent_did_anything_is_taken_up_with_its_message() -> None:
+    past = ExternalHistory("container", lambda _: None)
+    told(past, 1, "plant a tree")
+    delivered(past, 1)
+    past.take(TurnEnded(at=1, turn=TurnId("t1"), status=TurnStatus.WAITING, failure="the process ended"))
+    past.take(AgentSpoke(at=1, turn=TurnId("t1"), text="[a note]", ours=True))
+    again = past.message()
+    assert again.startswith("Your last turn broke off before you were done.")
+    assert again.endswith("In case you do not have it, this is the message that it was about: plant a tree")
+    delivered(past, 1)
+    assert past.message() == again, "it may break off again"
+    past.take(TextStreamed(at=1, turn=TurnId("t1"), text="I dig"))
+    assert "plant a tree" not in past.message(), "whoever digs knows what for"
+    told(past, 2, "water it")
+    delivered(past, 2)
+    past.take(ToolUsesReported(at=1, turn=TurnId("t2"), uses=(ReportedUse(tool="shell", arguments="water"),)))
+    assert "water it" not in past.message()
 
 
 def test_of_a_long_tale_the_end_is_told() -> None:
