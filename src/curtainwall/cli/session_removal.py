@@ -9,6 +9,7 @@ from curtainwall.channels.plain import counted
 from curtainwall.cli import loop
 from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, hint, note, show, show_json
 from curtainwall.compose.store import open_store
+from curtainwall.host.extras import ExtraMissing
 from curtainwall.host.home import find_home
 from curtainwall.host.user import local_user, when
 from curtainwall.model import SessionQuery, SessionRow
@@ -84,9 +85,12 @@ async def _remove(rows: Sequence[SessionRow]) -> "list[Removal]":
 
 
 async def _remove_leftovers() -> int | None:
-    """Remove containers whose owners are dead, and return how many; None if no engine answers."""
+    """Remove containers whose owners are dead, and return how many; None if no engine answers, or if its client is not installed."""
     # Start-up time: the engine's client takes long to load.
-    from curtainwall.agents.external.container import Engine, EngineMissing, Fleet
+    try:
+        from curtainwall.agents.external.container import Engine, EngineMissing, Fleet
+    except ExtraMissing:
+        return None
 
     engine = Engine()
     try:

@@ -131,6 +131,7 @@ if TYPE_CHECKING:
     from curtainwall.model.events import SpeechEvent as SpeechEvent
     from curtainwall.model.events import TurnEvent as TurnEvent
     from curtainwall.model.events import WorkEvent as WorkEvent
+    from curtainwall.model.events.calls import NOT_KEPT as NOT_KEPT
     from curtainwall.model.events.calls import ApprovalAnswered as ApprovalAnswered
     from curtainwall.model.events.calls import ApprovalAsked as ApprovalAsked
     from curtainwall.model.events.calls import ApprovalExpired as ApprovalExpired

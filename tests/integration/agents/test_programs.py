@@ -1,6 +1,7 @@
 """Programs of the agent in real workers: asked about, answered in any order and by anyone, never run twice, stopped before harm."""
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from curtainwall.tools import NATIVE_TOOLS, Runner
 from tests.support.covers import covers
 from tests.support.houses import FarSide
 from tests.support.repository import ROOT
-from tests.support.talking import Home, names_in, of, playing, run, runs, write_in
+from tests.support.talking import Home, names_in, of, playing, read_in, run, runs, write_in
 
 WAITING, DONE = TurnStatus.WAITING, TurnStatus.DONE
 
@@ -160,6 +161,87 @@ def test_another_process_answers_and_the_program_goes_on_here(home: Home) -> Non
 
     run(main())
     assert model.results == ["seen from outside"]
+
+
+LONG = "".join(f"line {number}\n" for number in range(20_000))
+
+
+@covers("agents.programs-get-results-whole")
+def test_a_program_that_copies_a_long_file_writes_all_of_it(home: Home) -> None:
+    model = playing(runs('await filesystem.write_file(path="copy.txt", content=await filesystem.read_file(path="long.txt"))'), "copied")
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            write_in(session, "long.txt", LONG)
+            assert (await session.send("go")).status is DONE
+            assert read_in(session, "copy.txt") == LONG
+
+    run(main())
+
+
+@covers("agents.programs-get-results-whole")
+def test_a_long_result_has_the_type_that_the_signature_says(home: Home) -> None:
+    code = (
+        'files = await filesystem.read_multiple_files(paths=["long.txt", "short.txt"])\n[len(file.get("content") or "") for file in files]'
+    )
+    model = playing(runs(code), "read")
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            write_in(session, "long.txt", LONG)
+            write_in(session, "short.txt", "short")
+            await session.send("go")
+
+    run(main())
+    assert [json.loads(result) for result in model.results] == [[len(LONG), 5]]
+
+
+@covers("agents.programs-get-results-whole")
+def test_a_long_result_of_a_call_that_another_process_approved_is_whole(home: Home) -> None:
+    model = playing(runs(f'len(await filesystem.read_file(path="{home.outside}/long.txt"))'), "read")
+    (home.outside / "long.txt").write_text(LONG)
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            [ask] = (await session.send("go")).pending
+            command = [sys.executable, "-m", "curtainwall", "approve", ask.approval]
+            done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 0, done.stderr
+            assert (await session.go_on()).status is DONE
+
+    run(main())
+    assert model.results == [str(len(LONG))]
+
+
+@covers("agents.programs-get-results-whole")
+def test_a_long_result_that_two_calls_share_is_whole_for_both(home: Home) -> None:
+    read = f'filesystem.read_file(path="{home.outside}/long.txt")'
+    model = playing(runs(f"import asyncio\n[len(text) for text in await asyncio.gather({read}, {read})]"), "read")
+    (home.outside / "long.txt").write_text(LONG)
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            await session.send("go")
+            await answer_all(session)
+            assert (await session.go_on()).status is DONE
+
+    run(main())
+    assert [json.loads(result) for result in model.results] == [[len(LONG), len(LONG)]]
+
+
+def test_the_words_of_a_failure_are_shortened_for_a_program_as_well(home: Home) -> None:
+    async def fail(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        return ToolResult(ok=False, value=LONG)
+
+    code = 'try:\n    await filesystem.read_file(path="a")\nexcept RuntimeError as error:\n    print(len(str(error)) < 31_000)'
+    model = playing(runs(code), "read")
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model, tools={"filesystem.read_file": fail}) as session:
+            await session.send("go")
+
+    run(main())
+    assert model.results == ["True"]
 
 
 @covers("agents.a-denial-is-a-permission-error")

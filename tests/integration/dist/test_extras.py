@@ -1,5 +1,6 @@
 """An installation without an extra works, and what needs the extra says how to install it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,20 @@ def test_the_doctor_names_the_missing_extra_and_goes_on(tmp_path: Path) -> None:
     done = without("docker", tmp_path, "doctor")
     assert "pip install 'curtainwall[docker]'" in " ".join(done.stdout.split())
     assert "fault of ours" not in done.stderr
+
+
+def test_agents_that_need_a_missing_extra_are_listed_with_what_they_lack(tmp_path: Path) -> None:
+    done = without("docker", tmp_path, "agents", "list", "--output", "json")
+    assert done.returncode == 0, done.stderr
+    reasons = {agent["name"]: agent["why"] for agent in json.loads(done.stdout)}
+    assert reasons["builtin"] == ""
+    assert "curtainwall[docker]" not in reasons["claude-local"]
+    for name in ("claude-code", "codex", "opencode", "gemini"):
+        assert reasons[name] == "`aiodocker` is not installed; install it with `pip install 'curtainwall[docker]'`"
+
+
+def test_old_sessions_are_cleaned_without_any_extra(tmp_path: Path) -> None:
+    assert without("all", tmp_path, "start", "write 'hello' to greeting.txt").returncode == 0
+    done = without("all", tmp_path, "sessions", "clean", "--older-than", "0s", "--yes", "--output", "json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["deleted"]) == 1

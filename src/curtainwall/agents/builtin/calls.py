@@ -99,7 +99,7 @@ class TurnCalls:
                         raise
                     return await self.settle(pending)
             case CallFinished():
-                return _finished(end.ok, self.talk.load(end.shown or end.result))
+                return _finished(end.ok, self.talk.load(end.complete if end.ok else end.shown or end.result))
             case CallDenied():
                 return _denied(end.verdict.because, end.verdict.reason)
             case CallLost():
@@ -136,7 +136,9 @@ class TurnCalls:
             return CallWaits(answer.call)
         if answer.result is None:
             return _denied(answer.verdict.because, answer.verdict.reason)
-        return _finished(answer.result.ok, answer.result.value)
+        # A program that was given a part could write it back as the whole. Of a failure it needs no more than a model does.
+        is_cut = answer.result.ok and answer.complete is not None
+        return _finished(answer.result.ok, answer.complete if is_cut else answer.result.value)
 
 
 def _finished(ok: bool, value: JsonValue) -> CallReturned | CallRaised:

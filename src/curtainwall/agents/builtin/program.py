@@ -186,6 +186,8 @@ class _Run:
     open_: dict[int, PendingCall] = field(default_factory=dict[int, PendingCall])
     """Calls whose result the program has not received, by the interpreter's number."""
     tasks: dict[int, asyncio.Task[CallReply]] = field(default_factory=dict[int, "asyncio.Task[CallReply]"])
+    sizes: dict[CallId, int] = field(default_factory=dict[CallId, int])
+    """How big the results are that the program has not received."""
 
     async def run(self, saved: "_Saved | None") -> ProgramDone | ProgramParked:
         resting: _Resting | None = None
@@ -266,7 +268,7 @@ class _Run:
         if pending.tool == SLEEP:
             return _slept(pending)
         if self.calls.knows(pending.call):
-            return self.calls.settle(pending)
+            return self._settle(pending)
         return self._request(pending, self._saver(dump))
 
     async def _follow(
@@ -323,7 +325,21 @@ class _Run:
     async def _request(self, pending: PendingCall, save: Save) -> CallReply:
         if self.calls.acts(pending.tool) and (wrong := await asyncio.shield(self.checked)):
             raise _IsWrong(wrong)
-        return await self.calls.request(pending, save)
+        return self._bounded(pending, await self.calls.request(pending, save))
+
+    async def _settle(self, pending: PendingCall) -> CallReply:
+        return self._bounded(pending, await self.calls.settle(pending))
+
+    def _bounded(self, pending: PendingCall, reply: CallReply) -> CallReply:
+        """Return a reply, or an error in its place if too much waits for the program already: it need not take what it asks for."""
+        if not isinstance(reply, CallReturned):
+            return reply
+        size = value_size(reply.value)
+        if (held := size + sum(self.sizes.values())) > _BIGGEST:
+            reason = f"the call was made, but results that wait for the program would hold {held // _MIB} MiB, more than {_BIGGEST // _MIB}"
+            return CallRaised("MemoryError", f"{reason}; read parts, or make fewer calls at once")
+        self.sizes[pending.call] = size
+        return reply
 
     def _saver(self, dump: bytes) -> Save:
         """Return a function that seals and stores the program in its current state, if that is needed."""
@@ -348,6 +364,7 @@ class _Run:
             running = [self.tasks[number] for number in numbers if not self.tasks[number].done()]
             if replies or not running:
                 for number in replies:
+                    self.sizes.pop(self.open_[number].call, None)
                     del self.tasks[number], self.open_[number]
                 return replies
             done, _ = await asyncio.wait(running, timeout=_HOLD, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,7 @@
-"""`curtainwall agents`: list the agents and what each lacks; build and remove container images."""
+"""`curtainwall agents`: list the agents and what each lacks; build and remove container images.
+
+The client of the Docker engine is an extra. Functions import what needs it, so that agents are listed without it.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,17 +9,17 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.agents.external.container import Engine, ImagePins, devcontainer_image
 from curtainwall.channels.plain import counted
 from curtainwall.cli import loop
 from curtainwall.cli.screen import Output, OutputOption, columns, hint, note, show, show_json
-from curtainwall.compose.external.images import AgentImages, AgentStatus, adapters_of
 from curtainwall.compose.external.processes import missing_for_local
 from curtainwall.compose.external.providers import accesses, missing_keys
-from curtainwall.compose.setup import load_setup
-from curtainwall.config.agents import BUILTIN, DEVCONTAINER, LOCAL
+from curtainwall.compose.external.status import AgentStatus
+from curtainwall.compose.setup import Setup, load_setup
+from curtainwall.config.agents import BUILTIN, DEVCONTAINER, LOCAL, contained_agents
 from curtainwall.config.schema import Config
 from curtainwall.egress import Access
+from curtainwall.host.extras import ExtraMissing
 from curtainwall.model import NotFound
 from curtainwall.session import inert
 
@@ -52,6 +55,8 @@ def build(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Build the images that agents run in. One that is there already is not built again; another recipe is another image."""
+    from curtainwall.agents.external.container import devcontainer_image
+
     base = devcontainer_image(Path.cwd()) if image == DEVCONTAINER else image
     if base != image:
         note(f"`devcontainer.json` names the image `{inert(base)}`")
@@ -79,6 +84,9 @@ def prune(
 
 
 async def _prune(*, everything: bool) -> tuple[list[str], int]:
+    from curtainwall.agents.external.container import Engine, ImagePins
+    from curtainwall.compose.external.images import AgentImages
+
     setup, engine = load_setup(), Engine()
     try:
         images = AgentImages(setup.config, engine, ImagePins(setup.home.root).all())
@@ -88,14 +96,22 @@ async def _prune(*, everything: bool) -> tuple[list[str], int]:
 
 
 async def _statuses() -> Sequence[AgentStatus]:
-    setup, engine = load_setup(), Engine()
+    setup = load_setup()
+    return [AgentStatus(BUILTIN, "", "", built=False), await _local(setup.config), *await _contained(setup)]
+
+
+async def _contained(setup: Setup) -> Sequence[AgentStatus]:
     config = setup.config
     try:
-        builtin = AgentStatus(BUILTIN, "", "", built=False)
+        from curtainwall.agents.external.container import Engine, ImagePins
+        from curtainwall.compose.external.images import AgentImages, adapters_of
+    except ExtraMissing as fault:
+        return [AgentStatus(name, "", "", built=False, lacks=(str(fault),)) for name in contained_agents(config.agents)]
+    engine = Engine()
+    try:
         adapters = adapters_of(config)
         keys = {name: await _keys_of(config, name) for name in adapters.names}
-        contained = await AgentImages(config, engine, ImagePins(setup.home.root).all()).statuses(adapters, keys)
-        return [builtin, await _local(config), *contained]
+        return await AgentImages(config, engine, ImagePins(setup.home.root).all()).statuses(adapters, keys)
     finally:
         await engine.close()
 
@@ -114,6 +130,9 @@ async def _local(config: Config) -> AgentStatus:
 
 
 async def _build(name: str | None, network: str | None, base: str = "", *, pull: bool = False) -> list[tuple[str, str, bool]]:
+    from curtainwall.agents.external.container import Engine, ImagePins
+    from curtainwall.compose.external.images import AgentImages, adapters_of
+
     setup, engine = load_setup(), Engine()
     config, pins = setup.config, ImagePins(setup.home.root)
     images = AgentImages(config, engine, pins.all())

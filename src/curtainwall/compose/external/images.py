@@ -15,9 +15,10 @@ from curtainwall.agents.external.container import (
     devcontainer_image,
 )
 from curtainwall.compose.external.mounts import variables_of
+from curtainwall.compose.external.status import AgentStatus
 from curtainwall.config.agents import DEVCONTAINER
 from curtainwall.config.schema import Config
-from curtainwall.model import CommandRefused, CurtainwallError, NotFound, Workspace, record
+from curtainwall.model import CommandRefused, CurtainwallError, NotFound, Workspace
 
 
 def adapters_of(config: Config) -> Adapters:
@@ -27,27 +28,6 @@ def adapters_of(config: Config) -> Adapters:
         if section.command:
             own.append(PlainAgent(name, section.command, section.resume, section.providers, variables_of(section)))
     return Adapters(*own)
-
-
-@record
-class AgentStatus:
-    """One agent as `agents list` shows it; `lacks` lists everything that keeps it from running, and what to do."""
-
-    name: str
-    version: str
-    image: str
-    built: bool
-    lacks: tuple[str, ...] = ()
-
-    @property
-    def why(self) -> str:
-        """What it lacks, in one line; empty if it can run."""
-        return "; ".join(self.lacks)
-
-    @property
-    def is_runnable(self) -> bool:
-        """Whether a session could be started with it."""
-        return not self.lacks
 
 
 class AgentImages:

@@ -63,6 +63,8 @@ _HEADER = re.compile(
     r"(?:(?:Basic|Bearer|Token|Negotiate|ApiKey)[ \t]+([^\s\"'`\\]{6,8192}+)|((?:Digest|AWS4-HMAC-SHA256)[ \t]+)?([^\n\"'`\\]{6,8192}+))",
     re.IGNORECASE,
 )
+# What a sentence has behind a word: `(Bearer $TOKEN)`, `Bearer $TOKEN, and`.
+_AFTER_WORDS: Final = ".,;!?)]»”’…*"
 _HEADER_QUOTE = re.compile(r"\\{0,4}[\"']")
 _COOKIES = re.compile(
     r"[!#$%&*+.^_|~\w-]{1,256}=[^\s;,\"'()\[\]{}]{2,}(?:;[ \t]*[\w-]{1,64}(?:=(?:[A-Za-z]{3,9},[ \t][\w :-]{8,40}|[^;\s]*))?)*;?[ \t\r]*"
@@ -312,7 +314,7 @@ def _in_header(header: re.Match[str], kind: str) -> Span | None:
 
 
 def _is_header(secret: str, kind: str, *, has_scheme: bool) -> bool:
-    if not secret or _is_harmless(secret) or secret.endswith(":"):
+    if not secret or _is_harmless(secret) or secret.endswith(":") or PLACEHOLDER.fullmatch(secret.rstrip(_AFTER_WORDS)):
         return False
     if kind == "authorization":
         return has_scheme or bool(_CREDENTIALS.fullmatch(secret) and not _IDENTIFIER.fullmatch(secret))

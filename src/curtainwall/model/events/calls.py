@@ -1,6 +1,6 @@
 """The gate: what an agent requested from outside, who was asked, and the outcome."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -118,6 +118,10 @@ class CallPermitted(Event):
         return self.approved_by is not None and self.approved_by.is_human
 
 
+NOT_KEPT: Final = "it could not be kept"
+"""Stands for a result that the disk did not take; what was shown of it is in the log all the same."""
+
+
 class CallFinished(Event):
     """The call ran, with this outcome."""
 
@@ -126,6 +130,11 @@ class CallFinished(Event):
     ok: bool
     result: Payload
     shown: Payload | None = None
+
+    @property
+    def complete(self) -> Payload:
+        """The whole result, or what was shown of it if the rest could not be kept."""
+        return self.shown if self.shown is not None and self.result.inline == NOT_KEPT else self.result
 
 
 class CallLost(Event):

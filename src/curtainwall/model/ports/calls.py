@@ -105,7 +105,7 @@ class Answer:
     stopped: str | None = None
     by_human: bool = False
     complete: JsonValue = None
-    """The whole value if the result is shortened; for the user's programs, never for a model."""
+    """The whole value if the result is shortened; for programs, the user's and the agent's, never for a model."""
 
 
 Save = Callable[[], Awaitable[SavedProgram]]

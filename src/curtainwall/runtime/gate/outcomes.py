@@ -7,6 +7,7 @@ from contextlib import suppress
 from pydantic import JsonValue
 
 from curtainwall.model import (
+    NOT_KEPT,
     SYSTEM,
     Answer,
     BadCall,
@@ -56,7 +57,7 @@ async def finish_call(actor: Actor, permit: CallPermitted, result: ToolResult, b
         stored = await keep(result.value, blobs)
     except (TryLater, Broken, asyncio.CancelledError) as error:
         # The call ran, so its outcome is kept; only its output is incomplete.
-        stored, fault = Payload(inline="it could not be kept"), error
+        stored, fault = Payload(inline=NOT_KEPT), error
     command = FinishCall(
         by=SYSTEM,
         call=permit.call,
@@ -89,8 +90,9 @@ async def write_outcome(actor: Actor, outcome: FinishCall) -> None:
 def shared_outcome(call: CallId, finished: CallFinished, blobs: Blobs) -> Answer:
     """Return a call's outcome as the answer to another call that had joined it."""
     value = load(finished.shown or finished.result, blobs)
+    complete = None if finished.shown is None else load(finished.complete, blobs)
     verdict = Verdict(effect=Effect.ALLOW, because=(), reason="it shares the outcome of the same call")
-    return Answer(call=call, verdict=verdict, result=ToolResult(ok=finished.ok, value=value))
+    return Answer(call=call, verdict=verdict, result=ToolResult(ok=finished.ok, value=value), complete=complete)
 
 
 _LONGEST_ARGUMENTS = 8_192

@@ -61,6 +61,7 @@ def test_a_secret_is_found_where_such_files_and_commands_keep_it(text: str) -> N
         "PWD=/app/src", "OLDPWD=/home/ann/Work", "export PWD=~/src", "token = next(tokens)", "password: str", "password: str | None = None",
         'password=os.environ["X"]', "secret_key = get_key()", "Authorization: Bearer $TOKEN", "Authorization: Bearer ${TOKEN}",
         "Authorization: Bearer {token}", "Authorization: Bearer <token>", "authorization: Optional[str] = None",
+        "send authorization: Bearer $TOKEN, and go on", "(authorization: Bearer $TOKEN)", "“authorization: Bearer ${TOKEN}”",
         "cookies: list[Cookie] = []",
         "def __init__(self, cookies: CookieTypes | None = None) -> None:", 'header="Set-Cookie:", sep="\\015\\012"', "TOKEN=$(make token)",
         "PASSWORD=$OTHER_PASSWORD", "token=${{ secrets.DEPLOY_TOKEN }}", 'private_key: Ed25519PrivateKey | None', '"cookie": "^0.7.1"',
