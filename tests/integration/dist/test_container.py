@@ -21,7 +21,7 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.timeout(600)
 
 BASE, BUILT = "dist-base:1", "dist-curtainwall:1"
-PLANTED = (".env", "id_ed25519", "keys/service.key", "src/.env", "src/curtainwall/web.pem", "src/curtainwall/web.key")
+PLANTED = (".env", "id_ed25519", "keys/service.key", "src/.env", "src/curtainwall/web.pem", "src/curtainwall/id_rsa")
 _PROGRAMS = "sh bash env true cp mv rm mkdir chmod chown ln cat ls id install useradd git bwrap".split()
 _UNUSED = shutil.ignore_patterns("test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3", "config-*", "site-packages", "dist-packages")
 

@@ -11,7 +11,7 @@ from tests.support.covers import covers
 from tests.support.repository import ROOT, tracked_files
 
 
-PLANTED = (".env", "id_ed25519", "keys/service.key", "src/curtainwall/.env", "src/curtainwall/web.key", "docs/web.pem")
+PLANTED = (".env", "id_ed25519", "keys/service.key", "src/curtainwall/.env", "src/curtainwall/id_rsa", "docs/web.pem")
 
 
 def contents(wheel: Path) -> set[str]:
