@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from curtainwall.channels.plain import plain
 from curtainwall.cli.screen import Output, hint, note, show, show_json
 from curtainwall.config.fields import show_duration
 from curtainwall.library.teams import JsonObject, TeamReply
 from curtainwall.model import NOBODY
-from curtainwall.session import inert
+from curtainwall.session import inert, visible
 from curtainwall.teams.pairs import PairFigures, TeamExchange
 from curtainwall.teams.tools import exchange_json
 
@@ -61,12 +62,12 @@ def show_reply(reply: TeamReply, asker: str, thread: str, output: Output, report
         show_json({"team": reply.team, "handle": reply.handle, "status": reply.status, **more, "text": text})
         return code
     if reply.status == "done":
-        show(reply.text)
+        show(plain(reply.text))
     elif code == DONE:
         show(f"{reply.status}: {reply.handle}")
     else:
         if reply.partial:
-            show(reply.partial)
+            show(plain(reply.partial))
         note(f"{reply.status}: {inert(text)}")
     if reply.status == "waiting":
         command = f"curtainwall teams history {reply.team}{conversation_options(asker, thread)}"
@@ -80,7 +81,7 @@ def conversation_options(asker: str, thread: str) -> str:
 
 
 def exchange_text(document: JsonObject, at: str) -> str:
-    """Return a message and its answer, on lines of text."""
+    """Return a message and its answer in full, on lines of text."""
     lines = [f"{at}  {document['handle']}  {document['by']}: {document['message']}"]
     answer, asks = document.get("answer") or document.get("reason"), document.get("approvals")
     if isinstance(asks, list):
@@ -95,7 +96,7 @@ def exchange_text(document: JsonObject, at: str) -> str:
         lines.append(f"  {document['status']}{f': {answer}' if answer else ''}")
         if partial := document.get("partial"):
             lines.append(f"  said before: {partial}")
-    return "\n".join(inert(line) for line in lines)
+    return "\n".join(visible(line) for line in lines)
 
 
 def sum_figures(figures: list[PairFigures]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from curtainwall.compose.approvals import approver_of
-from curtainwall.compose.hooks import lifecycle_of, user_hooks
+from curtainwall.compose.hooks import SessionHooks, lifecycle_of, user_hooks
 from curtainwall.compose.knowledge import open_notebook, skill_index
 from curtainwall.compose.servers import open_servers, server_secrets
 from curtainwall.compose.sessions import Parts, open_sessions
@@ -121,7 +121,9 @@ async def open_gate(
     async with open_sessions(setup.home, in_force.terms, parts, in_force.rules) as sessions:
         registry = sessions.registry
         hooks = user_hooks(setup.hooks, surroundings, setup.home, registry)
-        incoming = IncomingMessages(registry, masker.mask_json, hooks)
+        lifecycle = lifecycle_of(hooks, setup.home, registry)
+        begun = SessionHooks(hooks, lifecycle, float(setup.config.hooks.idle)).begun
+        incoming = IncomingMessages(registry, masker.mask_json, hooks, begun)
         teams = _conversations(sessions, in_force, masker, incoming, hooks)
         team_ports = TeamToolPorts(
             teams.talk, teams.requests, team_cards(setup.config), _wait_listener, masker.mask_json, partial(_fork_pair, teams)
@@ -149,7 +151,7 @@ async def open_gate(
         async with (
             _tool_hub(setup, native, _added_tools(setup, native, added), ask_again, registry, masker, shares) as tools,
             aclosing(hooks),
-            aclosing(lifecycle_of(hooks, setup.home, registry)) as lifecycle,
+            aclosing(lifecycle),
         ):
             gate = SessionGate(
                 registry, tools, hooks, parts.approver or approver_of(lambda: in_force.setup.config, surroundings, setup.home)

@@ -370,7 +370,9 @@ class Config(Section):
         self._check_targets()
 
     def _check_targets(self) -> None:
-        served = ServedPlaces(self.web.enabled, self.matrix, {name: section.operators for name, section in self.channels.items()})
+        operators = {name: section.operators for name, section in self.channels.items()}
+        disabled = {name for name, section in self.channels.items() if not section.enabled}
+        served = ServedPlaces(self.web.enabled, self.matrix, operators, disabled)
         served.check("approvals.targets", self.approvals.targets)
         for name, job in self.cron.items():
             served.check(f"cron.{name}.approval-targets", job.approval_targets)

@@ -1,6 +1,6 @@
 """The places where asks are shown, wherever they are configured; a place that nothing serves is refused."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from curtainwall.config.matrix import MatrixSection
@@ -12,11 +12,12 @@ _HOW: Final = "write `web`, `matrix:!room:server` or `matrix:@person:server`"
 
 @record
 class ServedPlaces:
-    """What is served: the web or not, Matrix, and who may answer on each channel that has operators."""
+    """What is served: the web or not, Matrix, who may answer on each channel that has operators, and which channels are switched off."""
 
     web: bool
     matrix: MatrixSection
     operators: Mapping[str, Sequence[str]]
+    disabled: Collection[str] = ()
 
     def check(self, key: str, places: Iterable[str]) -> None:
         """Raise ValueError for the first of a key's places that nothing serves: an ask that is shown nowhere waits for ever."""
@@ -31,6 +32,8 @@ class ServedPlaces:
                 return "" if self.web else "but `web.enabled` is false"
             case "matrix" if self.matrix.homeserver is None:
                 return "but `matrix.homeserver` is not set"
+            case channel if channel in self.disabled:
+                return f"but `channels.{channel}.enabled` is false"
             case "matrix" if place.reference.startswith("@"):
                 may_answer = place.reference in self.operators.get("matrix", ())
                 return "" if may_answer else "who could not answer; name them in `channels.matrix.operators`"

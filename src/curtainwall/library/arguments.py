@@ -46,6 +46,9 @@ def path_of(name: str, value: object) -> Path:
     """Return a path that a program names, `~` expanded; raise `CommandRefused`."""
     if not isinstance(value, str | Path):
         raise CommandRefused(f"`{name}` must be a path, not {type(value).__name__}")
+    if value == "":
+        # It would be the current directory; a variable that is not set is more likely.
+        raise CommandRefused(f"`{name}` is empty; name a path, or leave it out")
     try:
         return Path(value).expanduser()
     except RuntimeError:

@@ -74,7 +74,7 @@ async def open_session(
                     raise CommandRefused("a resumed session keeps its limits; `raise_budget` raises one")
                 spec = replace(spec, limits=limits_over(setup.limits, limits))
             work = await stack.enter_async_context(run_agents(wired, find_model, spec))
-            agent_name = agent if resume is None else find_session(wired.store.index, resume).agent
+            agent_name = agent if resume is None else find_session(wired.store.index, resume, home=setup.home).agent
             if system_prompt is not None and agent_name != BUILTIN and len(system_prompt.encode()) > _LARGEST_ARGUMENT:
                 raise CommandRefused(f"`{agent_name}` takes a system prompt of {_LARGEST_ARGUMENT // 1024} KiB at most")
             kind = work.agents.kind_of(agent_name)
@@ -83,7 +83,11 @@ async def open_session(
                 kind.require_model(agent_name, spec.model if resume is None else model_name or spec.model)
             await kind.require_ready(agent_name)
             by = local_user()
-            session = await open_new(wired.sessions, spec, by) if resume is None else find_session(wired.store.index, resume).session
+            session = (
+                await open_new(wired.sessions, spec, by)
+                if resume is None
+                else find_session(wired.store.index, resume, home=setup.home).session
+            )
             await complete_opening(wired.registry, session, by)
             if model_name is not None and wired.sessions.state(session).model != model_name:
                 await wired.registry.send(session, ChangeModel(by=by, model=model_name))

@@ -360,7 +360,11 @@ class Session:
     async def _send_message(self, text: str) -> tuple[MessageId, int]:
         self._require_here()
         message, cursor = MessageId(self._work.wired.registry.mint()), self._head
-        await self._send_command(build(SendMessage, by=self._by, message=message, text=text))
+        command = build(SendMessage, by=self._by, message=message, text=text)
+        if not text.strip():
+            # Providers refuse an empty message, and its turn would fail.
+            raise CommandRefused("there is nothing to send")
+        await self._send_command(command)
         self._replies.expect(message, cursor)
         self._work.turns.attend(self.id)
         return message, cursor

@@ -27,6 +27,8 @@ def list_sessions(
             require(name, value, str)
     if status is not None and status not in get_args(SessionStatus):
         raise CommandRefused(f"`status` must be one of {', '.join(f'`{each}`' for each in get_args(SessionStatus))}, not `{status}`")
+    if require("limit", limit, int) < 1:
+        raise CommandRefused("`limit` must be at least 1")
     query = SessionQuery(
         status=status,
         agent=agent,
@@ -34,7 +36,7 @@ def list_sessions(
         workspace=None if workspace is None else str(path_of("workspace", workspace).resolve()),
         without_agent=None if agent == OUTSIDE else OUTSIDE,
         by_activity=True,
-        limit=require("limit", limit, int),
+        limit=limit,
     )
     with open_store(find_home(environ_for(home))) as store:
         return tuple(store.index.sessions(query))

@@ -253,6 +253,8 @@ async def open_teams(
     """
     require("team", team, str)
     require("works", works, bool)
+    if parts is not None:
+        require("parts", parts, Parts)
     async with AsyncExitStack() as stack:
         try:
             wired = await stack.enter_async_context(open_gate(setup_for(policy, home, config), parts=parts))

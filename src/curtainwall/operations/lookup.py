@@ -2,7 +2,7 @@
 
 import os
 
-from curtainwall.host.home import VARIABLE, find_home
+from curtainwall.host.home import VARIABLE, Home, find_home
 from curtainwall.host.user import when
 from curtainwall.model import (
     ApprovalId,
@@ -22,8 +22,11 @@ _MAX_LISTED = 10
 _ELSEWHERE = f"; {VARIABLE} chooses another home"
 
 
-def find_session(index: Index, text: str, *, whole: bool = False) -> SessionRow:
-    """Return the session with this id, or with the only id that begins with it; `whole` accepts only the whole id."""
+def find_session(index: Index, text: str, *, whole: bool = False, home: Home | None = None) -> SessionRow:
+    """Return the session with this id, or with the only id that begins with it; `whole` accepts only the whole id.
+
+    `home` is named in the message where the index is not that of the usual home.
+    """
     rows = index.sessions(SessionQuery(prefix=text, limit=3)) if text else ()
     exact = [row for row in rows if row.session == text]
     if exact:
@@ -31,7 +34,7 @@ def find_session(index: Index, text: str, *, whole: bool = False) -> SessionRow:
     if whole and rows:
         raise NotFound(f"`{text}` is only the beginning of an id; give the whole of it")
     if not rows:
-        raise NotFound(f"there is no session `{text}` {_here()}; `curtainwall sessions list` shows them{_ELSEWHERE}")
+        raise NotFound(f"there is no session `{text}` {_here(home)}; `curtainwall sessions list` shows them{_ELSEWHERE}")
     if len(rows) > 1:
         raise NotFound(f"more than one session begins with `{text}`; give more of the id")
     return rows[0]
@@ -84,6 +87,6 @@ def find_grant(index: Index, text: str) -> GrantId:
     raise NotFound(f"{problem}; `curtainwall grants list` shows those that stand{_ELSEWHERE if ended is None else ''}")
 
 
-def _here() -> str:
+def _here(home: Home | None = None) -> str:
     """Return which home was searched: a missing id may belong to another home."""
-    return f"in `{find_home().root}`"
+    return f"in `{(home or find_home()).root}`"

@@ -1,6 +1,6 @@
 """Processes people's messages before a session gets them: masks secrets, and lets the user's hooks block a message or add to it."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from pydantic import JsonValue
@@ -33,6 +33,8 @@ class IncomingMessages:
     registry: SessionRegistry
     mask: Callable[[JsonValue], JsonValue]
     hooks: Hooks
+    begun: Callable[[Place, int], Awaitable[None]]
+    """Notifies hooks of a session's beginning, unless that was done; it was opened again so many times."""
 
     def masked(self, command: AnyCommand) -> AnyCommand:
         """Return the command with secrets in people's text masked."""
@@ -42,6 +44,8 @@ class IncomingMessages:
 
     async def pass_hooks(self, session: SessionId, place: Place, text: str, key: str | None = None) -> None:
         """Run the hooks for a message; raise `CommandRefused` if one blocks it, and send the context that they add to the agent."""
+        # A job's message can come before any process lets its agent work.
+        await self.begun(place, self.registry.look_at(session).reopened)
         reply = await self.hooks.tell(UserPromptSubmit(prompt=text), place)
         if reply.blocked is not None:
             raise CommandRefused(f"a hook keeps this message away from the agent: {reply.blocked}")

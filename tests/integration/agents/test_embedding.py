@@ -186,7 +186,7 @@ def test_sessions_are_listed_by_their_last_activity(home: Home) -> None:
         for wanted in ({"status": "closed"}, {"text": "seco"}, {"workspace": home.project}):
             assert [row.session for row in curtainwall.list_sessions(**wanted)] == [second.id]
         assert curtainwall.list_sessions(home=home.outside) == ()
-        for wrong in ({"status": "gone"}, {"text": 5}, {"limit": "all"}, {"home": 5}, {"workspace": 5}):
+        for wrong in ({"status": "gone"}, {"text": 5}, {"limit": "all"}, {"limit": -1}, {"home": 5}, {"workspace": 5}):
             with pytest.raises(CurtainwallError):
                 curtainwall.list_sessions(**wrong)
 
@@ -288,6 +288,8 @@ def test_home_configuration_limits_and_system_prompt_are_arguments(home: Home, t
         {"policy": "rules.cedar"},
         {"policy": [5]},
         {"workspace": 5},
+        {"workspace": ""},
+        {"home": ""},
         {"tools": 5},
         {"tools": [len]},
         {"tools": [count_lines, count_lines]},
@@ -308,6 +310,16 @@ def test_a_wrong_argument_opens_nothing(home: Home, arguments: dict[str, Any]) -
     assert not list(home.root.glob("sessions/*"))
 
 
+@covers("library.every-error-is-ours")
+def test_a_session_that_is_not_there_is_missed_in_the_home_that_the_program_named(home: Home) -> None:
+    async def main() -> None:
+        async with curtainwall.open_session(resume="nobody", home=home.outside):
+            pass
+
+    with pytest.raises(OpeningFailed, match=f"no session `nobody` in `{home.outside}`"):
+        run(main())
+
+
 WRONG: list[Callable[[Session], Awaitable[object]]] = [
     lambda session: session.compact_at(math.nan),
     lambda session: session.compact_at(math.inf),
@@ -316,6 +328,7 @@ WRONG: list[Callable[[Session], Awaitable[object]]] = [
     lambda session: session.compact_at("0.5"),
     lambda session: session.compact(5),
     lambda session: session.send(5),
+    lambda session: session.send(" \n"),
     lambda session: anext(session.stream(5)),
     lambda session: anext(session.stream_events(5)),
     lambda session: session.inject(None),
@@ -382,6 +395,10 @@ def test_every_error_of_teams_is_ours(home: Home) -> None:
         with pytest.raises(CurtainwallError):
             async with curtainwall.open_teams(5):
                 pass
+        for wrong in ({"parts": 5}, {"home": ""}):
+            with pytest.raises(CurtainwallError):
+                async with curtainwall.open_teams(config=config, **wrong):
+                    pass
 
     run(main())
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 from pathlib import Path
 
@@ -53,6 +54,26 @@ def test_mounts_caches_and_variables_reach_the_agent_and_the_user_can_look_besid
     assert brokered.start(SHELL, "ls ~/.cache 2>/dev/null; echo none")["text"] == "none\n"
     gone = brokered("sessions", "exec", session, "--", "true", fails=True)
     assert "has no container now" in gone.stderr
+
+
+@covers("sessions.exec")
+def test_ctrl_c_ends_what_the_user_runs_beside_the_agent(brokered: Brokered) -> None:
+    project = configured(brokered)
+    running = brokered.starting(SHELL, "--workspace", project, f"touch here; {WAIT}; echo done")
+    until((project / "here").exists, 90)
+    session = json.loads(brokered("sessions", "list", "--output", "json").stdout)[0]["id"]
+    beside = brokered.begin("sessions", "exec", session, "--", "sh", "-c", "echo begun >begun; sleep 1234 & wait")
+    until((project / "begun").exists, 90)
+    looked = brokered("sessions", "exec", session, "--", "sh", "-c", "ps ax | grep '[s]leep 1234'")
+    assert "sleep 1234" in looked.stdout
+    beside.child.send_signal(signal.SIGINT)
+    assert beside.child.wait(30) == 130
+    gone = brokered("sessions", "exec", session, "--", "sh", "-c", "ps ax | grep '[s]leep 1234' | grep -v grep; echo looked")
+    assert gone.stdout == "looked\n"
+    missing = brokered("sessions", "exec", session, "--", "no-such-program", fails=True)
+    assert missing.returncode == 127
+    (project / "go").touch()
+    assert running.child.wait(90) == 0, running.err
 
 
 @covers("container.mounts-are-checked")

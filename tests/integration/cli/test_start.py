@@ -238,6 +238,15 @@ def test_a_task_that_is_done_ends_its_session_and_another_task_reopens_it(progra
     ]
 
 
+@covers("start.an-empty-option-is-refused")
+def test_an_empty_workspace_or_image_is_refused_before_anything_is_opened(program: Program) -> None:
+    for option in ("--workspace", "--image"):
+        refused = program("start", "--model", "demo", option, "", "hello", fails=True)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert f"{option} is empty" in refused.stderr
+    assert not program.home.exists()
+
+
 @covers("start.output-json")
 def test_a_failed_task_ends_with_one_and_says_why(program: Program) -> None:
     model = script(program, {"text": "never played"})

@@ -105,6 +105,17 @@ def test_a_long_answer_is_printed_in_full(program: Program) -> None:
         answer = program.json(*ask)
     assert (answer["status"], answer["text"]) == ("done", text)
     assert [each["answer"] for each in program.json("teams", "history", "backend")] == [text, text]
+    in_one_line = text.replace("\n", "\\n")
+    assert program("teams", "history", "backend", "--limit", "1").stdout.endswith(f"done: {in_one_line}\n")
+
+
+@covers("teams.answers-are-inert")
+def test_an_answer_that_draws_on_the_screen_is_printed_inert(program: Program) -> None:
+    with upstream_beside() as server:
+        write(program, f'[models.local]\nurl = "{server.url}/v1"\nkey = "{KEY}"\n', "backend")
+        server.will(Says(("a\x1b[2Jb\x1b]0;title\x07\rc\u202ed\nsecond line",)))
+        shown = program("teams", "ask", "--timeout", "1m", "backend", "hello").stdout
+    assert shown == "a\\x1b[2Jb\\x1b]0;title\\x07\\rc\\u202ed\nsecond line\n"
 
 
 def test_an_empty_name_of_an_asker_is_an_error(program: Program) -> None:

@@ -49,6 +49,9 @@ def test_each_key_that_names_an_unserved_place_is_refused(key: str) -> None:
         (MATRIX + 'users = ["@bob:x"]', "matrix:@bob:x", "who could not answer"),
         ("", "telegram:1", "nothing here serves `telegram`"),
         ('[channels.telegram]\noperators = ["ann"]', "telegram:1", None),
+        (MATRIX.replace("operators", "enabled = false\noperators"), "matrix:!a:x", "but `channels.matrix.enabled` is false"),
+        (MATRIX.replace("operators", "enabled = false\noperators"), "matrix:@ann:x", "but `channels.matrix.enabled` is false"),
+        ('[channels.telegram]\nenabled = false\noperators = ["ann"]', "telegram:1", "but `channels.telegram.enabled` is false"),
     ],
 )
 def test_only_rooms_that_we_serve_and_people_who_may_answer_are_targets(more: str, place: str, why: str | None) -> None:

@@ -1,6 +1,7 @@
 """`UserPromptSubmit` hooks for what jobs and webhooks bring: heard once, able to add context, and able to keep it from the agent."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,25 @@ def test_the_instructions_of_a_job_pass_the_hooks_once(heard: Path) -> None:
 
     asyncio.run(story())
     assert [it["prompt"] for it in told(heard)] == ["look around", "do something forbidden"]
+
+
+@covers("hooks.every-event-fires")
+def test_hooks_hear_of_a_session_before_they_hear_of_its_first_message(heard: Path, places: Places) -> None:
+    config = places.home / "config.toml"
+    table = config.read_text()
+    (line,) = re.findall(r"^hooks = .*$", table, re.MULTILINE)
+    config.write_text(f"[[hooks.SessionStart]]\n{line}\n{table}")
+
+    async def story() -> None:
+        async with open_gate(load_setup()) as wired:
+            for _ in range(2):
+                job = await JobFirings(wired, lambda _session: None, "demo").fire(Firing("good", 1_700_000_000_000))
+                delivery = await WebhookDeliveries(wired, lambda _session: None, "demo").take(Delivery("on", "first", "look", "harmless"))
+            assert messages(wired, job) == ["be careful", "be careful", "look around"]
+            assert messages(wired, delivery) == ["be careful", "be careful", "harmless", "look"]
+
+    asyncio.run(story())
+    assert [it["hook_event_name"] for it in told(heard)] == ["SessionStart", "UserPromptSubmit"] * 2
 
 
 @covers("hooks.prompts-of-jobs-and-webhooks")

@@ -13,6 +13,9 @@ from curtainwall.model import CommandRefused, SessionRow
 from curtainwall.operations.lookup import find_session
 from curtainwall.session import inert
 
+_GRACE = 2.0
+"""Seconds that a program has to end when it is asked to."""
+
 
 def exec_in(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="its id, or the beginning of it")],
@@ -34,9 +37,12 @@ def exec_in(
 
 
 async def _run(home: Home, row: SessionRow, command: tuple[str, ...], variables: dict[str, str]) -> int:
-    # Start-up time: the engine's client takes long to load.
+    # Start-up time: the engine's client takes long to load, and listings need no loop.
+    from asyncio import CancelledError
+
     from curtainwall.agents.external.container import Engine
     from curtainwall.agents.external.container.adapters.adapter import SURROUNDINGS
+    from curtainwall.agents.external.container.runs import open_run
 
     engine = Engine()
     try:
@@ -51,10 +57,15 @@ async def _run(home: Home, row: SessionRow, command: tuple[str, ...], variables:
         if is_paused:
             # It is not paused again: a turn may have taken it up meanwhile, and would hang.
             await engine.resume(container)
-        async with engine.run(container, command, {**variables, **SURROUNDINGS}) as program:
-            while (piece := await program.read()) is not None:
-                _write(*piece)
-            code = await engine.exit_code(program.id)
+        async with open_run(engine, container, command, {**variables, **SURROUNDINGS}, "/dev/null") as program:
+            try:
+                async for piece in program.pieces():
+                    _write(*piece)
+            except (CancelledError, OSError):
+                # Ctrl-C, or a reader that has gone: nobody would end the program inside.
+                await program.stop(_GRACE)
+                raise
+            code = await program.exit_code()
         return 1 if code is None else code
     finally:
         await engine.close()

@@ -188,6 +188,13 @@ class _StartOptions:
     """The person also sees questions, which go to stderr."""
 
 
+def _named_workspace(text: str) -> Path:
+    """Return the workspace that the option names; an empty text would be the current directory, given to the agent by mistake."""
+    if not text:
+        raise Misuse("--workspace is empty; name a directory, or leave it out")
+    return Path(text)
+
+
 def start(
     task: Annotated[list[str] | None, typer.Argument(metavar="TASK", help="one task; left out, a conversation begins")] = None,
     agent: Annotated[
@@ -199,7 +206,10 @@ def start(
     ] = None,
     model: Annotated[str | None, typer.Option(help="demo, script:FILE, anthropic:NAME, openai:NAME …; docs/models.md has more")] = None,
     workspace: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="a project to work in; left out, the session gets a directory of its own")
+        Path | None,
+        typer.Option(
+            metavar="DIR", parser=_named_workspace, help="a project to work in; left out, the session gets a directory of its own"
+        ),
     ] = None,
     repo: Annotated[
         str | None, typer.Option(metavar="URL", help="a git repository to clone into the session's own workspace first")
@@ -223,6 +233,8 @@ def start(
     """
     require_directory(workspace, "--workspace")
     _check_options(workspace=workspace, repo=repo, resume=resume, fork=fork, agent=agent)
+    if image == "":
+        raise Misuse("--image is empty; name an image, or leave it out")
     setup = load_setup(policy or ())
     if agent is not None and agent not in all_agents(setup.config):
         raise Misuse(f"there is no agent `{agent}` here; there are: {', '.join(all_agents(setup.config))}")

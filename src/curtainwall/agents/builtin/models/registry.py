@@ -29,9 +29,9 @@ def find_model(name: str, settings: ModelSettings) -> LanguageModel:
     name = default_model(settings) if name in {"", AUTO} else name
     kind, colon, rest = name.partition(":")
     if name == "demo":
-        return _demo()
+        return _demo(settings)
     if kind == "script":
-        return _script(rest)
+        return _script(rest, settings)
     if kind in settings.endpoints and not (kind in KEY_VARIABLES and colon):
         return _at_endpoint(kind, rest, settings.endpoints[kind], settings)
     if kind in KEY_VARIABLES:
@@ -46,20 +46,20 @@ def fault_in_name(name: str, settings: ModelSettings) -> str:
     return "" if is_known else _unknown(name, kind, settings)
 
 
-def _demo() -> LanguageModel:
+def _demo(settings: ModelSettings) -> LanguageModel:
     # Imported here because only its users need its many texts.
     from curtainwall.agents.builtin.models.demo import DemoModel
 
-    return DemoModel()
+    return DemoModel(settings.context_size)
 
 
-def _script(file: str) -> LanguageModel:
+def _script(file: str, settings: ModelSettings) -> LanguageModel:
     # Imported here for the same reason.
     from curtainwall.agents.builtin.models.script import ScriptModel
 
     if not file:
         raise NotFound("name the file to play, as `script:FILE`")
-    return ScriptModel.read(Path(file).expanduser())
+    return ScriptModel.read(Path(file).expanduser(), settings.context_size)
 
 
 def _at_provider(provider: str, model: str, settings: ModelSettings) -> LanguageModel:

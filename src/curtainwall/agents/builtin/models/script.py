@@ -32,17 +32,18 @@ class ScriptLine:
 class ScriptModel:
     """Plays a script. It costs nothing and needs no network."""
 
-    def __init__(self, name: str, lines: tuple[ScriptLine, ...]) -> None:
+    def __init__(self, name: str, lines: tuple[ScriptLine, ...], context_size: int | None = None) -> None:
         self._name = name
         self._lines = lines
+        self._context_size = context_size or CONTEXT_SIZE
 
     def __repr__(self) -> str:
         return f"ScriptModel({self._name!r}, {len(self._lines)} lines)"
 
     @classmethod
-    def read(cls, file: Path) -> "ScriptModel":
+    def read(cls, file: Path, context_size: int | None = None) -> "ScriptModel":
         """Return the model that plays a file; raise `Broken` with the line that cannot be played."""
-        return cls(f"script:{file}", read_lines(file))
+        return cls(f"script:{file}", read_lines(file), context_size)
 
     @property
     def name(self) -> str:
@@ -52,7 +53,7 @@ class ScriptModel:
     @property
     def context_size(self) -> int:
         """Return the size of the context in tokens."""
-        return CONTEXT_SIZE
+        return self._context_size
 
     async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | ModelReply]:
         """Yield the next line; a request for a summary uses none."""

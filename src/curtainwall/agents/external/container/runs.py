@@ -1,4 +1,4 @@
-"""One program inside a container: started with the message as its stdin, read line by line, and ended from inside with all its children."""
+"""One program inside a container: started with a file as its stdin, read as it writes, and ended from inside with all its children."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -35,6 +35,17 @@ class Run:
         for stream, lines in self._lines.items():
             if rest := lines.rest():
                 yield stream, rest.decode("utf-8", errors="replace")
+
+    async def pieces(self) -> AsyncGenerator[tuple[Stream, bytes]]:
+        """Yield the output as it comes, until the program ends."""
+        first = b""
+        while (piece := await self._read()) is not None:
+            stream, data = piece
+            if stream == "out" and not self._group:
+                first, ended, data = (first + data).partition(b"\n")
+                self._group = _number(first.decode("utf-8", errors="replace")) if ended else 0
+            if data:
+                yield stream, data
 
     async def exit_code(self) -> int | None:
         """Return the program's exit code, or None if it is unknown: the program still runs, or its container is gone."""
@@ -106,9 +117,11 @@ def _number(text: str) -> int:
 
 
 @asynccontextmanager
-async def open_run(engine: Engine, container: str, command: Sequence[str], environment: Mapping[str, str]) -> AsyncGenerator[Run]:
-    """Run a command inside a container with the message as its stdin."""
-    async with engine.run(container, ("/bin/sh", "-c", _WRAP, MESSAGE, *command), environment) as started:
+async def open_run(
+    engine: Engine, container: str, command: Sequence[str], environment: Mapping[str, str], stdin: str = MESSAGE
+) -> AsyncGenerator[Run]:
+    """Run a command inside a container with a file there as its stdin: the message, or another."""
+    async with engine.run(container, ("/bin/sh", "-c", _WRAP, stdin, *command), environment) as started:
         yield Run(engine, container, started)
 
 

@@ -78,6 +78,14 @@ def test_a_context_size_can_be_set_and_an_unknown_local_model_has_a_small_one() 
     assert find_model("local", ModelSettings(endpoints=LOCAL, context_size=99_000)).context_size == 99_000
 
 
+def test_the_configured_context_size_holds_for_the_stand_in_and_for_scripts(tmp_path: Path) -> None:
+    file = tmp_path / "play.jsonl"
+    file.write_text('{"text": "x"}')
+    for name in ("demo", f"script:{file}"):
+        assert find_model(name, ModelSettings()).context_size >= 200_000
+        assert find_model(name, ModelSettings(context_size=20_000)).context_size == 20_000
+
+
 def test_no_key_shows_in_a_model_or_its_settings() -> None:
     settings = ModelSettings(keys=keys_in({"ANTHROPIC_API_KEY": KEY}))
     assert KEY not in repr(settings)

@@ -58,6 +58,9 @@ _FORMS_OF_TALK: Final = (
 class DemoModel:
     """A stand-in. The same conversation gives the same reply."""
 
+    def __init__(self, context_size: int | None = None) -> None:
+        self._context_size = context_size or CONTEXT_SIZE
+
     @property
     def name(self) -> str:
         """Return the model as the user names it."""
@@ -66,7 +69,7 @@ class DemoModel:
     @property
     def context_size(self) -> int:
         """Return how many tokens fit."""
-        return CONTEXT_SIZE
+        return self._context_size
 
     def __repr__(self) -> str:
         return "DemoModel()"
