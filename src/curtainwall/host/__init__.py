@@ -92,7 +92,6 @@ if TYPE_CHECKING:
     from curtainwall.host.views.choice import choose_mechanism as choose_mechanism
     from curtainwall.host.views.choice import open_view as open_view
     from curtainwall.host.views.choice import remove_view as remove_view
-    from curtainwall.host.views.holder import ViewFailed as ViewFailed
     from curtainwall.host.views.sealed import ContentsLost as ContentsLost
     from curtainwall.host.views.sealed import SealedContents as SealedContents
 else:

@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from curtainwall.model.errors import TryLater as TryLater
     from curtainwall.model.errors import TurnFailed as TurnFailed
     from curtainwall.model.errors import Undecided as Undecided
+    from curtainwall.model.errors import ViewFailed as ViewFailed
     from curtainwall.model.errors import explain_invalid as explain_invalid
     from curtainwall.model.events import AnyEvent as AnyEvent
     from curtainwall.model.events import ApprovalEvent as ApprovalEvent
@@ -304,6 +305,8 @@ if TYPE_CHECKING:
     from curtainwall.model.ports.store import Tallies as Tallies
     from curtainwall.model.ports.views import Entrance as Entrance
     from curtainwall.model.ports.views import ProjectView as ProjectView
+    from curtainwall.model.ports.views import SessionViews as SessionViews
+    from curtainwall.model.ports.views import ViewContents as ViewContents
     from curtainwall.model.presence import Presence as Presence
     from curtainwall.model.records import record as record
     from curtainwall.model.subjects import FORGES as FORGES
@@ -352,6 +355,7 @@ if TYPE_CHECKING:
     from curtainwall.model.tools import fault_of_cases as fault_of_cases
     from curtainwall.model.tools import is_as_strict as is_as_strict
     from curtainwall.model.tools import may_change_files as may_change_files
+    from curtainwall.model.tools import works_on_view as works_on_view
     from curtainwall.model.verdicts import Effect as Effect
     from curtainwall.model.verdicts import Finding as Finding
     from curtainwall.model.verdicts import Mode as Mode

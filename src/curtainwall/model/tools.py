@@ -60,8 +60,16 @@ CONNECT_SERVER: Final = f"{EGRESS_SERVER}.connect_server"
 
 
 def may_change_files(workspace: Workspace, mode: Mode) -> bool:
-    """Tell whether commands may change a workspace. In a project they could do so unseen, so edits must be granted as a whole first."""
-    return workspace.own or mode in {Mode.ACCEPT_EDITS, Mode.BYPASS}
+    """Tell whether commands may change what they see of a workspace.
+
+    In a project they could do so unseen, so edits must be granted as a whole first, or the commands work on a view of the project.
+    """
+    return workspace.own or mode in {Mode.REVIEW, Mode.ACCEPT_EDITS, Mode.BYPASS}
+
+
+def works_on_view(workspace: Workspace, mode: Mode) -> bool:
+    """Tell whether calls work on a view of the workspace, which leaves the workspace itself untouched."""
+    return not workspace.own and mode is Mode.REVIEW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,12 @@ from typing import Final
 from curtainwall.host.files.beneath import FileOwner, LinkInTheWay, give, open_beneath, open_directory_above
 from curtainwall.host.views.bases import Bases, BaseState
 from curtainwall.host.views.differences import Differences, Spot, is_git
-from curtainwall.host.views.holder import Holder, Layers, ViewFailed
+from curtainwall.host.views.holder import Holder, Layers
 from curtainwall.host.views.overlay import delete_tree, failing, project_owner
 from curtainwall.host.views.sealed import SealedContents, copy_bytes
 from curtainwall.host.views.states import LIST, kind_of, mode_of, read_entry
 from curtainwall.host.views.upper import MAX_DEPTH
-from curtainwall.model import ChangeSet, Entrance, FileKind, FileState, ViewChoice, ViewMechanism
+from curtainwall.model import ChangeSet, Entrance, FileKind, FileState, ViewChoice, ViewFailed, ViewMechanism
 
 MOST_FILES: Final = 20_000
 MOST_BYTES: Final = 512 * 1024 * 1024

@@ -11,15 +11,11 @@ from typing import Final
 
 from curtainwall.host.files.beneath import FileOwner
 from curtainwall.host.views import holder_entry
-from curtainwall.model import CurtainwallError
+from curtainwall.model import ViewFailed
 
 _ANSWER_SECONDS: Final = 30.0
 _LONGEST: Final = 65_536
 _DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class ViewFailed(CurtainwallError):
-    """The view could not be mounted, read or changed; the project is as it was."""
 
 
 @dataclass(frozen=True, slots=True)

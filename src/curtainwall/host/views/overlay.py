@@ -10,11 +10,11 @@ from typing import Final
 from curtainwall.host.files.beneath import FileOwner, open_beneath
 from curtainwall.host.views.bases import UNKNOWN_BASE, Bases
 from curtainwall.host.views.differences import Differences, Spot
-from curtainwall.host.views.holder import Holder, Layers, ViewFailed
+from curtainwall.host.views.holder import Holder, Layers
 from curtainwall.host.views.sealed import SealedContents
 from curtainwall.host.views.states import LIST, read_entry
 from curtainwall.host.views.upper import Upper, prune, was_copied_up
-from curtainwall.model import ChangeSet, Entrance, ViewChoice, ViewMechanism
+from curtainwall.model import ChangeSet, Entrance, ViewChoice, ViewFailed, ViewMechanism
 
 _CLOCK: Final = ".clock"
 

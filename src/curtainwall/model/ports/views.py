@@ -4,7 +4,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from curtainwall.model.changes import ChangeSet, ViewChoice
+from curtainwall.model.changes import AppliedChanges, ChangeSet, ViewChoice
+from curtainwall.model.ids import SessionId
+from curtainwall.model.tools import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +49,39 @@ class ProjectView(Protocol):
 
     def close(self) -> None:
         """Leave the view and end the process that held its mount; its changes are kept, and it may be entered again."""
+        ...
+
+
+class SessionViews(Protocol):
+    """The views of the sessions of this process. The methods may take long, so a coroutine calls them in a thread."""
+
+    def fault(self, project: str) -> str:
+        """Return why no view of a project is possible here, or ""."""
+        ...
+
+    def enter(self, place: Place) -> Entrance | None:
+        """Return the way into the view that a call works on, or None if it works on the workspace itself; raise `ViewFailed`.
+
+        A call works on the workspace itself if that is the session's own, or if the mode is not `review`.
+        """
+        ...
+
+    def leave(self, session: SessionId) -> None:
+        """Unmount a session's view once nothing works in it any more; called when a turn ends and when a session is let go."""
+        ...
+
+    def changes(self, place: Place) -> ChangeSet:
+        """Leave the view and return what was changed in it, without what the user's own ignore rules leave out; raise `ViewFailed`."""
+        ...
+
+    def settle(self, place: Place, changes: ChangeSet, *, apply: bool) -> AppliedChanges:
+        """Apply changes and forget their paths in the view, or only forget them; this may be repeated. Raise `TryLater`, `ViewFailed`."""
+        ...
+
+
+class ViewContents(Protocol):
+    """What files of a change set hold, before and after, put aside when the change set was made."""
+
+    def content(self, session: SessionId, digest: str) -> bytes:
+        """Return a content by its digest; raise `ViewFailed` if it is missing or damaged."""
         ...
