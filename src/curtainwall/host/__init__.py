@@ -94,5 +94,6 @@ if TYPE_CHECKING:
     from curtainwall.host.views.choice import remove_view as remove_view
     from curtainwall.host.views.sealed import ContentsLost as ContentsLost
     from curtainwall.host.views.sealed import SealedContents as SealedContents
+    from curtainwall.host.views.sessions import ViewsOfSessions as ViewsOfSessions
 else:
     __getattr__ = lazy_names(__name__)

@@ -303,7 +303,6 @@ if TYPE_CHECKING:
     from curtainwall.model.ports.store import Log as Log
     from curtainwall.model.ports.store import Marks as Marks
     from curtainwall.model.ports.store import Tallies as Tallies
-    from curtainwall.model.ports.views import Entrance as Entrance
     from curtainwall.model.ports.views import ProjectView as ProjectView
     from curtainwall.model.ports.views import SessionViews as SessionViews
     from curtainwall.model.ports.views import ViewContents as ViewContents
@@ -364,6 +363,12 @@ if TYPE_CHECKING:
     from curtainwall.model.verdicts import resource_of as resource_of
     from curtainwall.model.verdicts import stricter as stricter
     from curtainwall.model.verdicts import strictest as strictest
+    from curtainwall.model.view_uses import Entrance as Entrance
+    from curtainwall.model.view_uses import ViewUse as ViewUse
+    from curtainwall.model.view_uses import inside_view as inside_view
+    from curtainwall.model.view_uses import on_disk as on_disk
+    from curtainwall.model.view_uses import view_use as view_use
+    from curtainwall.model.view_uses import working_in as working_in
     from curtainwall.model.views import BUILTIN_AGENT as BUILTIN_AGENT
     from curtainwall.model.views import BudgetFigure as BudgetFigure
     from curtainwall.model.views import ContextUse as ContextUse

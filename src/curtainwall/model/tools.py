@@ -177,6 +177,8 @@ class Prepared:
     arguments: Mapping[str, JsonValue]
     along: "MessagePeer | None" = None
     """An event to write together with the permit; the runner finds it here only if it was written."""
+    on_view: bool = False
+    """Its paths were resolved in the session's view of the project, so it may only run there."""
 
 
 class ToolResult(Frozen):

@@ -71,7 +71,7 @@ class CopyView:
         if self._holder is None:
             self._holder = Holder(self._project, self._owner, self._state / "lock")
         root = self._holder.mount(Layers(str(self._copy)))
-        self._entrance = Entrance(self._project, root, self._holder.words(self._owner), self._holder.namespaces)
+        self._entrance = self._holder.entrance(root, self._owner)
         return self._entrance
 
     def leave(self) -> None:

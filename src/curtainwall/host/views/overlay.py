@@ -47,7 +47,7 @@ class OverlayView:
                 self._bases.since = moment(self._state / _CLOCK)
                 self._bases.save(durably=False)
             root = holder.mount(Layers(str(self._upper), str(work)))
-        self._entrance = Entrance(self._project, root, holder.words(self._owner), holder.namespaces)
+        self._entrance = holder.entrance(root, self._owner)
         return self._entrance
 
     def leave(self) -> None:

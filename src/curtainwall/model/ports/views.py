@@ -1,26 +1,12 @@
 """Where a session meets its view of a project: the port that every mechanism fills."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Protocol
 
 from curtainwall.model.changes import AppliedChanges, ChangeSet, ViewChoice
 from curtainwall.model.ids import SessionId
 from curtainwall.model.tools import Place
-
-
-@dataclass(frozen=True, slots=True)
-class Entrance:
-    """The way into a mounted view: `root` is a descriptor of its directory, and `words` start a program that sees it at the project's path.
-
-    The words are put before the program's own; `descriptors` must be passed to it under their numbers. All of them belong to the view and
-    are closed when it is left.
-    """
-
-    path: str
-    root: int
-    words: tuple[str, ...] = ()
-    descriptors: tuple[int, ...] = ()
+from curtainwall.model.view_uses import Entrance, ViewUse
 
 
 class ProjectView(Protocol):
@@ -59,15 +45,15 @@ class SessionViews(Protocol):
         """Return why no view of a project is possible here, or ""."""
         ...
 
-    def enter(self, place: Place) -> Entrance | None:
-        """Return the way into the view that a call works on, or None if it works on the workspace itself; raise `ViewFailed`.
+    def enter(self, place: Place) -> ViewUse | None:
+        """Mount the view that a call works on and return one use of it, which the caller closes; raise `ViewFailed`.
 
-        A call works on the workspace itself if that is the session's own, or if the mode is not `review`.
+        It is None for a call that works on the workspace itself, because that is the session's own or the mode is not `review`.
         """
         ...
 
     def leave(self, session: SessionId) -> None:
-        """Unmount a session's view once nothing works in it any more; called when a turn ends and when a session is let go."""
+        """Unmount a session's view, or have that done when its last use ends; called when a turn ends and when a session is let go."""
         ...
 
     def changes(self, place: Place) -> ChangeSet:
