@@ -17,7 +17,7 @@ from curtainwall.config.agents import BUILTIN, agent_model
 from curtainwall.config.schema import Config
 from curtainwall.config.secrets import house_key, model_secrets, secret_variables
 from curtainwall.facts import Masker
-from curtainwall.host import Credentials, Shares
+from curtainwall.host import Credentials, Shares, ViewsOfSessions
 from curtainwall.model import (
     SYSTEM,
     AddLabels,
@@ -72,6 +72,8 @@ class GatedSessions:
     masker: Masker
     teams: Conversations
     shares: Shares
+    views: ViewsOfSessions
+    """The sessions' views of their projects."""
 
     @property
     def setup(self) -> Setup:
@@ -128,6 +130,7 @@ async def open_gate(
         )
         from_teams: Mapping[str, Runner] = team_runners(team_ports) if setup.config.teams else {}
         shares = Shares(share_limits(setup.config.sandboxes))
+        views = ViewsOfSessions(setup.home)
         from_session = {
             **session_runners(partial(_allow_more, registry)),
             **skill_runners(skill_index(setup.home)),
@@ -145,6 +148,7 @@ async def open_gate(
             shares,
             partial(_denials, sessions),
             runners,
+            views,
         )
         async with (
             _tool_hub(setup, native, _added_tools(setup, native, added), ask_again, registry, masker, shares) as tools,
@@ -154,7 +158,10 @@ async def open_gate(
             gate = SessionGate(
                 registry, tools, hooks, parts.approver or approver_of(lambda: in_force.setup.config, surroundings, setup.home)
             )
-            yield GatedSessions(in_force, sessions, tools, gate, incoming, hooks, lifecycle, masker, teams, shares)
+            try:
+                yield GatedSessions(in_force, sessions, tools, gate, incoming, hooks, lifecycle, masker, teams, shares, views)
+            finally:
+                views.close()
 
 
 def _added_tools(setup: Setup, native: NativeTools, added: "Sequence[Tool[..., object]]") -> NativeTools | None:

@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
+from curtainwall.model.errors import ViewFailed
 from curtainwall.model.subjects import is_beneath
 
 
@@ -40,6 +41,11 @@ class ViewUse:
         self._begin()
         return ViewUse(self.entrance, self._begin, self._end)
 
+    @property
+    def is_open(self) -> bool:
+        """Tell whether it has not ended yet."""
+        return self._is_open
+
     def close(self) -> None:
         """End the use; calling it twice is harmless."""
         if self._is_open:
@@ -51,8 +57,8 @@ _USE: ContextVar[ViewUse | None] = ContextVar("view_use", default=None)
 
 
 @contextmanager
-def working_in(use: ViewUse | None) -> Generator[None]:
-    """Have everything inside the block, with the tasks and threads that it starts, work on a view; end this use of it then.
+def working_in(use: ViewUse | None, *, closing: bool = True) -> Generator[None]:
+    """Have everything inside the block, with the tasks and threads that it starts, work on a view; then end this use, if `closing`.
 
     Without a use, the block works on what is on this machine.
     """
@@ -61,7 +67,7 @@ def working_in(use: ViewUse | None) -> Generator[None]:
         yield
     finally:
         _USE.reset(token)
-        if use is not None:
+        if use is not None and closing:
             use.close()
 
 
@@ -75,6 +81,9 @@ def inside_view(path: str) -> tuple[int, str] | None:
     use = _USE.get()
     if use is None or not is_beneath(path, use.entrance.path):
         return None
+    if not use.is_open:
+        # The number of the descriptor may mean another directory by now.
+        raise ViewFailed("the view was left meanwhile")
     return use.entrance.root, path[len(use.entrance.path) + 1 :]
 
 

@@ -38,6 +38,7 @@ from curtainwall.model import (
     SubjectKind,
     ToolEffect,
     ToolFacts,
+    on_disk,
     record,
     runs_later,
     subject_digest,
@@ -248,7 +249,7 @@ def _read_path(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role
     scene = reading.scene(meaning)
     path = canonical_path(text, scene) if meaning.follows else _canonical_entry(text, scene)
     # We cannot know what a server does with a directory.
-    whole = meaning.whole or (not reading.is_ours and isdir(path))
+    whole = meaning.whole or (not reading.is_ours and isdir(on_disk(path)))
     for role in roles:
         reading.add_path(role, path, whole=whole)
     return path
@@ -273,7 +274,7 @@ def _canonical_entry(text: str, scene: PathRoots) -> str:
     parent = canonical_path((above or "/") if slash else ".", scene)
     entry = f"{parent.rstrip('/')}/{name}"
     is_mount = any(inside == entry for inside, _ in scene.mounts)
-    return entry if not is_mount and islink(entry) else canonical_path(text, scene)
+    return entry if not is_mount and islink(on_disk(entry)) else canonical_path(text, scene)
 
 
 def _read_url(reading: _Reading, text: str, _meaning: Meaning, roles: tuple[Role, ...]) -> str:

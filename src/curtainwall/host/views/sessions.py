@@ -10,13 +10,9 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from curtainwall.host.home import Home, private_directory
-from curtainwall.host.views.apply import apply_changes
-from curtainwall.host.views.choice import choose_mechanism, open_view, remove_view
-from curtainwall.host.views.ignore_rules import IgnoreRules
-from curtainwall.host.views.sealed import ContentsLost, SealedContents
 from curtainwall.model import (
     AppliedChanges,
     ChangeSet,
@@ -31,13 +27,20 @@ from curtainwall.model import (
     works_on_view,
 )
 
+if TYPE_CHECKING:
+    # Start-up time: most sessions use no view.
+    from curtainwall.host.views.sealed import SealedContents
+
 _LOG = logging.getLogger(__name__)
 _IN_USE_SECONDS: Final = 5.0
 _PAUSE: Final = 0.01
 
 
 class ViewsOfSessions:
-    """One view for each session, kept in the session's directory. Fills `SessionViews` and `ViewContents`; thread-safe."""
+    """One view for each session, kept in the session's directory. Fills `SessionViews` and `ViewContents`; thread-safe.
+
+    Start-up time: the mechanisms are loaded with the first view.
+    """
 
     def __init__(self, home: Home) -> None:
         """Keep views in a home; nothing is made before the first call enters one."""
@@ -47,6 +50,8 @@ class ViewsOfSessions:
 
     def fault(self, project: str) -> str:
         """Return why no view of a project is possible here, or ""."""
+        from curtainwall.host.views.choice import choose_mechanism, remove_view
+
         trial = self._home.root / "run" / f"view-{secrets.token_hex(8)}"
         try:
             trial.mkdir(mode=0o700, parents=True)
@@ -73,6 +78,8 @@ class ViewsOfSessions:
 
     def changes(self, place: Place) -> ChangeSet:
         """Leave the view and return what was changed in it, without what the user's own ignore rules leave out; raise `ViewFailed`."""
+        from curtainwall.host.views.ignore_rules import IgnoreRules
+
         project = place.workspace.path
         state = self._state(place.session)
         if not state.exists():
@@ -90,6 +97,8 @@ class ViewsOfSessions:
 
     def settle(self, place: Place, changes: ChangeSet, *, apply: bool) -> AppliedChanges:
         """Apply changes and forget their paths in the view, or only forget them; this may be repeated. Raise `TryLater`, `ViewFailed`."""
+        from curtainwall.host.views.apply import apply_changes
+
         project = place.workspace.path
         if changes.project != project:
             raise ViewFailed(f"these are changes of `{changes.project}`, and the session works in `{project}`")
@@ -108,6 +117,8 @@ class ViewsOfSessions:
 
     def content(self, session: SessionId, digest: str) -> bytes:
         """Return a content by its digest; raise `ViewFailed` if it is missing or damaged."""
+        from curtainwall.host.views.sealed import ContentsLost
+
         if not (digest.isalnum() and digest.isascii()):
             raise ViewFailed("this is no digest of a content")
         try:
@@ -125,7 +136,9 @@ class ViewsOfSessions:
     def _state(self, session: SessionId) -> Path:
         return self._home.session(session).view
 
-    def _contents(self, session: SessionId) -> SealedContents:
+    def _contents(self, session: SessionId) -> "SealedContents":
+        from curtainwall.host.views.sealed import SealedContents
+
         return SealedContents(self._state(session) / "contents")
 
     def _door(self, session: SessionId) -> "_Door":
@@ -212,6 +225,8 @@ class _Door:
         self._view, self._entrance = view, entrance
 
     def _open(self, project: str) -> ProjectView:
+        from curtainwall.host.views.choice import open_view
+
         try:
             view = open_view(project, self._state)
         except (OSError, ValueError) as fault:

@@ -76,6 +76,7 @@ from curtainwall.model import (
     denial,
     record,
     stricter,
+    works_on_view,
 )
 from curtainwall.runtime.gate.human_words import human_words
 from curtainwall.runtime.gate.modes import within_mode
@@ -146,7 +147,9 @@ class CallPreparer:
 
     async def prepare(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
         """Return what a call means; raise `BadCall`."""
-        if not tool.startswith(_SLOW) and not _is_long(arguments) and not self._looks_into(tool):
+        # The first call on a view mounts it.
+        is_slow = tool.startswith(_SLOW) or works_on_view(place.workspace, place.mode)
+        if not is_slow and not _is_long(arguments) and not self._looks_into(tool):
             return self._tools.prepare(tool, arguments, place)
         turn = self._turns.setdefault(place.session, asyncio.Lock())
         await turn.acquire()
