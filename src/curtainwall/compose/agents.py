@@ -166,7 +166,7 @@ class RunningAgents:
     def line(self) -> ChannelPorts:
         """The ports of a text channel."""
         wired = self.wired
-        explanations, knowledge = Explanations(wired.sessions), HouseKnowledge(wired.sessions, wired.masker)
+        explanations, knowledge = Explanations(wired.sessions), HouseKnowledge(wired.sessions, wired.masker, wired.views)
         return ChannelPorts(self.desk, wired.registry.feed, self.live, wired.registry.clock, explanations, knowledge)
 
 
