@@ -276,6 +276,7 @@ def test_tools_without_views_do_not_run_in_review_mode(machine: Machine) -> None
         replaced.prepare("shell.run", {"command": "true"}, machine.place)
 
 
+@covers("views.servers-cannot-change-the-project")
 def test_a_tool_of_somebody_else_changes_nothing_of_the_project(machine: Machine) -> None:
     meaning = Meaning(argument="path", roles=(Role.WRITE_PATH,))
     schema: dict[str, JsonValue] = {"type": "object", "properties": {"path": {"type": "string"}}}
