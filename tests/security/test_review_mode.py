@@ -5,11 +5,25 @@ import os
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from curtainwall.model import BadCall, Mode, Role, ViewChoice, ViewFailed, ViewMechanism, ViewUse, inside_view, on_disk, working_in
+from curtainwall.host import Confinement, ConfinementFailed, run_confined
+from curtainwall.model import (
+    BadCall,
+    Entrance,
+    Mode,
+    Role,
+    ViewChoice,
+    ViewFailed,
+    ViewMechanism,
+    ViewUse,
+    inside_view,
+    on_disk,
+    working_in,
+)
 from tests.support.covers import covers
 from tests.support.machines import SECRET, Machine
 from tests.support.views import inside, plant, tree_of
@@ -192,3 +206,24 @@ def test_the_last_use_counts_and_not_how_often_one_is_closed(machine: Machine) -
     machine.views.leave(machine.place.session)
     assert (inside(second.entrance) / "a.txt").read_text() == "a\n"
     second.close()
+
+
+def test_a_command_is_in_the_view_or_does_not_start(machine: Machine) -> None:
+    use = machine.views.enter(machine.place)
+    assert use is not None
+    real = use.entrance
+    (inside(real) / "a.txt").write_text("view\n")
+    work = str(machine.workspace)
+    confinement = Confinement(cwd=work, writable=(work,), as_owner=True)
+
+    def printed(entrance: Entrance) -> bytes:
+        with working_in(ViewUse(entrance, lambda: None, lambda: None)):
+            return asyncio.run(run_confined(["/bin/cat", "a.txt"], confinement)).out
+
+    assert printed(real) == b"view\n"
+    project = os.open(work, os.O_RDONLY)
+    for mixed in (replace(real, root=project), replace(real, words=(), words_as_us=(), descriptors=())):
+        with pytest.raises(ConfinementFailed):
+            printed(mixed)
+    os.close(project)
+    use.close()
