@@ -311,6 +311,7 @@ if TYPE_CHECKING:
     from curtainwall.model.subjects import FORGES as FORGES
     from curtainwall.model.subjects import OWN_SERVERS as OWN_SERVERS
     from curtainwall.model.subjects import PATH_ROLES as PATH_ROLES
+    from curtainwall.model.subjects import ChangeCard as ChangeCard
     from curtainwall.model.subjects import CommandFacts as CommandFacts
     from curtainwall.model.subjects import Facts as Facts
     from curtainwall.model.subjects import HostFacts as HostFacts
@@ -318,6 +319,8 @@ if TYPE_CHECKING:
     from curtainwall.model.subjects import Resource as Resource
     from curtainwall.model.subjects import Role as Role
     from curtainwall.model.subjects import Scope as Scope
+    from curtainwall.model.subjects import ShownDifference as ShownDifference
+    from curtainwall.model.subjects import ShownFile as ShownFile
     from curtainwall.model.subjects import Subject as Subject
     from curtainwall.model.subjects import SubjectKind as SubjectKind
     from curtainwall.model.subjects import ToolEffect as ToolEffect
@@ -330,6 +333,7 @@ if TYPE_CHECKING:
     from curtainwall.model.subjects import is_deeper as is_deeper
     from curtainwall.model.subjects import is_external as is_external
     from curtainwall.model.subjects import subject_digest as subject_digest
+    from curtainwall.model.tools import APPLY_CHANGES as APPLY_CHANGES
     from curtainwall.model.tools import CONNECT_SERVER as CONNECT_SERVER
     from curtainwall.model.tools import EGRESS_SERVER as EGRESS_SERVER
     from curtainwall.model.tools import FOLLOW_INSTRUCTIONS as FOLLOW_INSTRUCTIONS

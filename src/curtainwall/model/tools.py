@@ -43,6 +43,9 @@ GIT_PUSH: Final = "git.push"
 PUSH_SECRETS: Final = "git.push_secrets"
 """An additional resource of a push whose commits contain files named like secrets, or cannot be searched for them."""
 
+APPLY_CHANGES: Final = "session.apply_changes"
+"""The call that the house makes at the end of a turn to apply what the session changed in its view of a project."""
+
 LOAD_SKILL: Final = "session.load_skill"
 REMEMBER: Final = "session.remember"
 

@@ -24,6 +24,7 @@ from curtainwall.facts import (
 )
 from curtainwall.facts.secrets.names import is_secret_key
 from curtainwall.model import (
+    APPLY_CHANGES,
     EGRESS_SERVER,
     FOLLOW_INSTRUCTIONS,
     BadCall,
@@ -91,8 +92,8 @@ def prepare(catalogue: Catalogue, tool: str, arguments: JsonValue, setting: Sett
 
 
 def _prepared(entry: CatalogueEntry, arguments: dict[str, JsonValue], setting: Setting) -> Prepared:
-    # Instructions are masked before use, and nothing is written.
-    if entry.itself.value != FOLLOW_INSTRUCTIONS and contains_mask(arguments):
+    # Instructions are masked before use, and nothing is written. Of change sets, only remarks about paths are in the call.
+    if entry.itself.value not in (FOLLOW_INSTRUCTIONS, APPLY_CHANGES) and contains_mask(arguments):
         raise BadCall(
             "masked-arguments",
             "an argument holds a masked secret; writing it would destroy the real one: change the other lines with `filesystem.edit_file`",
