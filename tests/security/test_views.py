@@ -15,9 +15,8 @@ import pytest
 
 from curtainwall.host.views.apply import apply_changes
 from curtainwall.host.views.copy import CopyView
-from curtainwall.host.views.holder import ViewFailed
 from curtainwall.host.views.overlay import OverlayView
-from curtainwall.model import ApplyStatus, ChangeKind, ChangeSet, FileChange, FileKind
+from curtainwall.model import ApplyStatus, ChangeKind, ChangeSet, FileChange, FileKind, ViewFailed
 from tests.support.covers import covers
 from tests.support.views import NOBODY, Tree, give_to, inside, place_of, plant, run_as, run_inside, tree_of
 

@@ -166,6 +166,12 @@ class MemoryDesk:
     def memory(self, session: SessionId) -> str:
         return f"memory of {session}"
 
+    def changes(self, session: SessionId) -> str:
+        return f"changes of {session}"
+
+    def difference(self, session: SessionId, path: str = "") -> str:
+        return f"difference of {path or 'everything'} in {session}"
+
     # Feed
 
     def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Recorded]:

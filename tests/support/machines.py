@@ -10,11 +10,13 @@ from typing import Self, cast
 from pydantic import JsonValue
 
 from curtainwall.facts import Masker
-from curtainwall.host import Bounds, ShareLimits, Shares
+from curtainwall.host import Bounds, ShareLimits, Shares, ViewsOfSessions
+from curtainwall.host.home import Home
 from curtainwall.model import (
     SET_WORKING_DIR,
     CallId,
     CallPermitted,
+    ChangeSet,
     Effect,
     Mode,
     PermitId,
@@ -32,8 +34,10 @@ from curtainwall.tools import (
     NativeTools,
     Sandboxes,
     WithheldFiles,
+    filesystem_runners,
     git_refiners,
     git_runners,
+    move_refiners,
     shell_runners,
 )
 
@@ -53,6 +57,7 @@ class Machine:
     root: Path
     tools: NativeTools
     place: Place
+    views: ViewsOfSessions
     chosen: dict[SessionId, str] = field(default_factory=dict)
     """Where git works in each session, as its log would say."""
 
@@ -60,14 +65,16 @@ class Machine:
     def at(cls, root: Path, *, own: bool = True, mode: Mode = Mode.DEFAULT, bounds: Bounds | None = None, **limits: int) -> Self:
         """Make one below a directory; `limits` are those of sessions, where they are not to be those of this machine."""
         root = Path(os.path.realpath(root))
-        for name in ("home/work", "home/.ssh", "house"):
+        for name in ("home/work", "home/.ssh", "house/sessions"):
             (root / name).mkdir(parents=True, exist_ok=True)
         (root / "home/.ssh/id_ed25519").write_text(SECRET)
         (root / "house/curtainwall.db").write_text(SECRET)
         (root / "home/.gitconfig").write_text("[user]\n\tname = Ann\n\temail = ann@example.org\n")
         environ = {"PATH": os.environ["PATH"], "HOME": str(root / "home")}
         sandboxes = Sandboxes(shares=Shares(ShareLimits(**limits))) if limits else Sandboxes()
+        masker = Masker(b"k" * 32)
         runners = {
+            **filesystem_runners(masker),
             **shell_runners(bounds or Bounds(seconds=60), sandboxes),
             **git_runners(
                 sandboxes=sandboxes,
@@ -76,16 +83,17 @@ class Machine:
                 withheld=WithheldFiles(SECRET_PATTERNS, is_secret_name),
             ),
         }
-        masker = Masker(b"k" * 32)
+        views = ViewsOfSessions(Home(root / "house"))
         tools = NativeTools(
             Catalogue(NATIVE_TOOLS),
             home=str(root / "home"),
             masker=masker,
             runners=runners,
-            refiners=git_refiners(masker, is_secret_name),
+            refiners={**git_refiners(masker, is_secret_name), **move_refiners(masker, lambda _path, _place: False)},
+            views=views,
         )
         workspace = Workspace(path=str(root / "home/work"), own=own)
-        return cls(root, tools, Place(session=SessionId("s1"), workspace=workspace, mode=mode))
+        return cls(root, tools, Place(session=SessionId("s1"), workspace=workspace, mode=mode), views)
 
     @property
     def workspace(self) -> Path:
@@ -123,6 +131,10 @@ class Machine:
         result = self.call(tool, **arguments)
         assert not result.ok, result.value
         return cast("str", result.value)
+
+    def changes(self) -> ChangeSet:
+        """Return what the session has changed in its view."""
+        return self.views.changes(self.place)
 
     def sh(self, command: str, **arguments: JsonValue) -> Mapping[str, JsonValue]:
         """Run a command in the sandbox and return all about it."""

@@ -215,6 +215,9 @@ class SessionFiles:
             "arguments": _arguments(subject) if subject else {},
             "reason": "; ".join(f"{cover.role} {cover.value} ({', '.join(cover.rules)})" for cover in asked.covers),
         }
+        if subject is not None and subject.changes is not None:
+            # The arguments of a change set are a digest; people answer about its card.
+            request["shown"] = asked.shown
         draft = self.directory / f".{secrets.token_hex(8)}"
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:

@@ -36,6 +36,7 @@ from curtainwall.model import Broken, Clock, ExtensionNoted, Journal, LiveFeed, 
 from curtainwall.operations.desk import DeskPorts, SessionDesk
 from curtainwall.operations.explanations import Explanations
 from curtainwall.operations.open import SessionSpec
+from curtainwall.operations.reviews import ViewReviews
 from curtainwall.runtime import SessionJournal, Turns
 from curtainwall.session import require_short_name
 from curtainwall.teams.keeper import Keeper
@@ -165,7 +166,7 @@ class RunningAgents:
     def line(self) -> ChannelPorts:
         """The ports of a text channel."""
         wired = self.wired
-        explanations, knowledge = Explanations(wired.sessions), HouseKnowledge(wired.sessions, wired.masker)
+        explanations, knowledge = Explanations(wired.sessions), HouseKnowledge(wired.sessions, wired.masker, wired.views)
         return ChannelPorts(self.desk, wired.registry.feed, self.live, wired.registry.clock, explanations, knowledge)
 
 
@@ -238,10 +239,11 @@ async def run_agents(wired: GatedSessions, model_of: ModelOf, spec: SessionSpec)
         ProcessKind(wired, journal),
     )
     session_hooks = SessionHooks(wired.hooks, wired.lifecycle, float(wired.setup.config.hooks.idle))
-    turns = Turns(registry, crew, wired.hooks, crew.last_words, wired.gate, session_hooks)
+    reviews = ViewReviews(wired.sessions, wired.gate, wired.views, wired.masker)
+    turns = Turns(registry, crew, wired.hooks, crew.last_words, wired.gate, session_hooks, reviews)
     watch = wired.setup.home.root / "run" / "watch"
     listening = RemoteListening(journal, registry.feed, wired.store.leases, watch)
-    desk = SessionDesk(wired.sessions, DeskPorts(wired.incoming, crew, turns.attend, spec, threshold))
+    desk = SessionDesk(wired.sessions, DeskPorts(wired.incoming, crew, turns.attend, spec, threshold, wired.views.fault))
     keeper = Keeper(wired.teams, turns, crew).at_work() if wired.setup.config.teams else nullcontext()
     async with LiveEndpoint(journal, watch).open():
         try:

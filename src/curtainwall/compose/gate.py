@@ -17,24 +17,30 @@ from curtainwall.config.agents import BUILTIN, agent_model
 from curtainwall.config.schema import Config
 from curtainwall.config.secrets import house_key, model_secrets, secret_variables
 from curtainwall.facts import Masker
-from curtainwall.host import Credentials, Shares
+from curtainwall.host import Credentials, Shares, ViewsOfSessions
 from curtainwall.model import (
+    APPLY_CHANGES,
     SYSTEM,
     AddLabels,
     Answer,
     AskGate,
+    Blobs,
     BudgetKind,
+    CallPermitted,
     CallRequest,
     Label,
     LabelSource,
     Place,
+    Prepared,
     Presence,
     RaiseBudget,
     SessionId,
+    ToolResult,
     record,
 )
 from curtainwall.operations.held import note_held
 from curtainwall.operations.messages import IncomingMessages
+from curtainwall.operations.reviews import tell_agent
 from curtainwall.operations.sessions import Sessions
 from curtainwall.policy import denies_path
 from curtainwall.runtime import HomeStores, SessionGate, SessionJournal, SessionRegistry
@@ -54,8 +60,9 @@ from curtainwall.tools.session_tools import session_runners
 from curtainwall.tools.skills import skill_runners
 
 if TYPE_CHECKING:
-    # Start-up time: git is loaded with its first call.
+    # Start-up time: git is loaded with its first call, and so are changes.
     from curtainwall.tools import IsDenied, Tool
+    from curtainwall.tools.changes import ChangePorts, Tell
 
 
 @record
@@ -72,6 +79,8 @@ class GatedSessions:
     masker: Masker
     teams: Conversations
     shares: Shares
+    views: ViewsOfSessions
+    """The sessions' views of their projects."""
 
     @property
     def setup(self) -> Setup:
@@ -87,6 +96,36 @@ class GatedSessions:
     def registry(self) -> SessionRegistry:
         """The sessions that are open here."""
         return self.sessions.registry
+
+
+@record
+class LateChangeTools:
+    """The tool that applies changes, loaded with its first call: only sessions in review mode make one."""
+
+    views: ViewsOfSessions
+    blobs: Blobs
+    masker: Masker
+    tell: "Tell"
+
+    def refine(self, prepared: Prepared, place: Place) -> Prepared:
+        """Add what a change set writes and deletes, and what people are shown of it."""
+        # Start-up time: as above.
+        from curtainwall.tools.changes import change_refiners
+
+        return change_refiners(self._ports())[APPLY_CHANGES](prepared, place)
+
+    async def run(self, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        """Apply what was accepted."""
+        # Start-up time: as above.
+        from curtainwall.tools.changes import change_runners
+
+        return await change_runners(self._ports())[APPLY_CHANGES](prepared, permit, place)
+
+    def _ports(self) -> "ChangePorts":
+        # Start-up time: as above.
+        from curtainwall.tools.changes import ChangePorts
+
+        return ChangePorts(self.views, self.views, self.blobs, self.masker, self.tell)
 
 
 @asynccontextmanager
@@ -130,7 +169,10 @@ async def open_gate(
         )
         from_teams: Mapping[str, Runner] = team_runners(team_ports) if setup.config.teams else {}
         shares = Shares(share_limits(setup.config.sandboxes))
+        views = ViewsOfSessions(setup.home)
+        changes = LateChangeTools(views, sessions.store.blobs, masker, partial(tell_agent, registry, masker))
         from_session = {
+            APPLY_CHANGES: changes.run,
             **session_runners(partial(_allow_more, registry)),
             **skill_runners(skill_index(setup.home)),
             **memory_runners(open_notebook(setup.home), masker, partial(_touched, registry), partial(_taint, registry)),
@@ -142,11 +184,12 @@ async def open_gate(
             credentials,
             ask_again,
             from_session,
-            team_refiners(team_ports) if setup.config.teams else {},
+            {APPLY_CHANGES: changes.refine, **(team_refiners(team_ports) if setup.config.teams else {})},
             partial(note_held, registry, masker),
             shares,
             partial(_denials, sessions),
             runners,
+            views,
         )
         async with (
             _tool_hub(setup, native, _added_tools(setup, native, added), ask_again, registry, masker, shares) as tools,
@@ -156,7 +199,10 @@ async def open_gate(
             gate = SessionGate(
                 registry, tools, hooks, parts.approver or approver_of(lambda: in_force.setup.config, surroundings, setup.home)
             )
-            yield GatedSessions(in_force, sessions, tools, gate, incoming, hooks, lifecycle, masker, teams, shares)
+            try:
+                yield GatedSessions(in_force, sessions, tools, gate, incoming, hooks, lifecycle, masker, teams, shares, views)
+            finally:
+                views.close()
 
 
 def _added_tools(setup: Setup, native: NativeTools, added: "Sequence[Tool[..., object]]") -> NativeTools | None:

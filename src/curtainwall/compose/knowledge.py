@@ -1,6 +1,7 @@
 """The skills and memory in the home directory, and text that describes them."""
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from curtainwall.channels.plain import plain, short
 from curtainwall.facts import Masker
@@ -9,6 +10,11 @@ from curtainwall.model import SessionId, Workspace
 from curtainwall.operations.sessions import Sessions
 from curtainwall.tools.memory import Notebook
 from curtainwall.tools.skills import Skill, SkillIndex, SkillTrust
+
+if TYPE_CHECKING:
+    # Start-up time: few sessions have changes to show.
+    from curtainwall.model import ViewContents
+    from curtainwall.operations.presented import PresentedChanges
 
 _TRUST_TEXTS = {
     SkillTrust.OWN: "yours",
@@ -23,9 +29,10 @@ _ROOM = 8_000
 class HouseKnowledge:
     """The skills and the memory of every session, from the home directory."""
 
-    def __init__(self, sessions: Sessions, masker: Masker) -> None:
+    def __init__(self, sessions: Sessions, masker: Masker, contents: "ViewContents") -> None:
         self._sessions = sessions
         self._masker = masker
+        self._contents = contents
 
     def skills(self, session: SessionId) -> str:
         """Describe the skills of a session, and which of them need approval; raise `NotFound`."""
@@ -36,6 +43,26 @@ class HouseKnowledge:
         """Describe what a session can recall, and where it is kept; raise `NotFound`."""
         workspace = self._sessions.state(session).workspace
         return self._masker.mask_text("\n".join(memory_lines(open_notebook(self._sessions.home), workspace)))
+
+    def changes(self, session: SessionId) -> str:
+        """Return the list of what a session last presented as changes of its project; raise `NotFound`."""
+        # Start-up time: as above.
+        from curtainwall.operations.presented import change_lines
+
+        return "\n".join(change_lines(self._presented(session)))
+
+    def difference(self, session: SessionId, path: str = "") -> str:
+        """Return the differences of what a session last presented, or of one file of it; raise `NotFound`."""
+        # Start-up time: as above.
+        from curtainwall.operations.presented import difference_lines
+
+        return "\n".join(difference_lines(self._presented(session), (path,) if path else ()))
+
+    def _presented(self, session: SessionId) -> "PresentedChanges":
+        # Start-up time: as above.
+        from curtainwall.operations.presented import presented_changes
+
+        return presented_changes(self._sessions.state(session), self._sessions.store.blobs, self._contents, self._masker)
 
 
 def skill_index(home: Home) -> SkillIndex:

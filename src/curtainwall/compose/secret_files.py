@@ -6,7 +6,22 @@ from dataclasses import replace
 from typing import Final
 
 from curtainwall.facts import MOST_NAMES, NamedFiles, find_named, is_without_key
-from curtainwall.model import CommandFacts, Digest, Label, LabelSource, PathFacts, Place, Prepared, Resource, Role, Subject, ToolEffect
+from curtainwall.model import (
+    CommandFacts,
+    Digest,
+    Label,
+    LabelSource,
+    PathFacts,
+    Place,
+    Prepared,
+    Resource,
+    Role,
+    SessionId,
+    Subject,
+    ToolEffect,
+    inside_view,
+    on_disk,
+)
 from curtainwall.policy import Policy, SessionFacts, is_secret_name, labels_of
 
 _FEW: Final = 16
@@ -51,23 +66,25 @@ class SecretReads:
     """Remembers the secrets that commands may read in each workspace, and searches again when one of them is gone."""
 
     def __init__(self) -> None:
-        self._known: dict[str, NamedFiles] = {}
+        self._known: dict[tuple[str, SessionId | None], NamedFiles] = {}
 
     def refine(self, prepared: Prepared, place: Place) -> Prepared:
         """Add to a command the secrets in its workspace."""
         root = place.workspace.path
-        secrets = self._known.get(root)
-        if secrets is None or not (secrets.missed or all(map(os.path.lexists, secrets.paths.values()))):
+        # Each session has its own view of a project.
+        key = root, place.session if inside_view(root) is not None else None
+        secrets = self._known.get(key)
+        if secrets is None or not (secrets.missed or all(os.path.lexists(on_disk(path)) for path in secrets.paths.values())):
             secrets = secrets_in(root)
-            self._remember(root, secrets)
+            self._remember(key, secrets)
         return _with_reads(prepared, may_read(root, secrets))
 
-    def _remember(self, root: str, secrets: NamedFiles) -> None:
+    def _remember(self, key: tuple[str, SessionId | None], secrets: NamedFiles) -> None:
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
         # If there are none now, there may be some before the next command.
         if secrets.paths or secrets.missed:
-            self._known[root] = secrets
+            self._known[key] = secrets
 
 
 def mounted_labels(policy: Policy, facts: SessionFacts, most: int = MOST_NAMES, *, besides: Iterable[str] = ()) -> tuple[LabelSource, ...]:

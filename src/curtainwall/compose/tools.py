@@ -13,7 +13,7 @@ from curtainwall.compose.setup import Setup
 from curtainwall.config.agents import SandboxesSection, contained_agents
 from curtainwall.facts import Masker
 from curtainwall.host.home import Home, user_homes
-from curtainwall.model import SHELL_RUN, CallPermitted, CommandRefused, Place, Prepared, Role, ToolResult
+from curtainwall.model import SHELL_RUN, CallPermitted, CommandRefused, Place, Prepared, Role, SessionViews, ToolResult
 from curtainwall.policy import SECRET_PATTERNS, Protection, is_secret_name
 from curtainwall.tools import (
     NATIVE_TOOLS,
@@ -69,6 +69,7 @@ def run_tools(
     shares: "Shares",
     denials: "Denials",
     replaced: Mapping[str, Runner] | None,
+    views: SessionViews,
 ) -> NativeTools:
     """Return the tools that run here; without confinement, shell and git are absent rather than unconfined.
 
@@ -117,6 +118,8 @@ def run_tools(
         own_ports=own_ports,
         refiners={**_refiners(home, masker, protection), **refiners},
         server_refiner=with_given_secrets,
+        views=views,
+        without_view=others,
     )
 
 

@@ -55,8 +55,8 @@ class SessionsSection(Section):
     agent: str = Field(BUILTIN, min_length=1, description="which agent works: `builtin`, `claude-local`, `claude-code` …")
     mode: Annotated[Mode, Field(strict=False)] | None = Field(
         None,
-        description="`default`, `plan`, `accept-edits`, `bypass`; left out, `default`, and `accept-edits` where an agent in a container "
-        "is given a project. Jobs, webhooks and teams have a mode of their own",
+        description="`ask` (`default`), `review`, `plan`, `accept-edits`, `bypass`; left out, `ask`, and `accept-edits` where an agent in "
+        "a container is given a project. Jobs, webhooks and teams have a mode of their own",
     )
     instructions: Annotated[str, AfterValidator(_check_instructions)] = Field(
         "",

@@ -44,7 +44,9 @@ class TeamSection(Section):
     description: str = Field("", description="what the team knows or does; askers read it")
     agent: str = Field("builtin", min_length=1, description="which agent serves it")
     model: str | None = Field(None, min_length=1, description="its model; left out, that of new sessions")
-    mode: Annotated[Mode, Field(strict=False)] = Field(Mode.DEFAULT, description="`default`, `plan`, `accept-edits` or `bypass`")
+    mode: Annotated[Mode, Field(strict=False)] = Field(
+        Mode.DEFAULT, description="`ask` (`default`), `review`, `plan`, `accept-edits` or `bypass`"
+    )
     policy: FileName | None = Field(None, description="a rule file for this team alone, which forbids something besides those of the house")
     colour: Annotated[str, matches(COLOUR, "write a colour as `#E91E63`")] | None = Field(
         None, description="its colour where teams are shown or listed, as `#E91E63`"

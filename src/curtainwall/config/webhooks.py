@@ -66,7 +66,9 @@ class HookSection(Section):
     agent: str = Field("builtin", min_length=1, description="which agent works")
     model: str | None = Field(None, min_length=1, description="which model it uses; left out, as `[model]` says")
     workspace: DirectoryName | None = Field(None, description="the project to work in; left out, each delivery has a directory of its own")
-    mode: Annotated[Mode, Field(strict=False)] = Field(Mode.DEFAULT, description="`default`, `plan`, `accept-edits`, `bypass`")
+    mode: Annotated[Mode, Field(strict=False)] = Field(
+        Mode.DEFAULT, description="`ask` (`default`), `review`, `plan`, `accept-edits`, `bypass`"
+    )
     policy: FileName | None = Field(
         None, description="a rule file for this webhook alone, which forbids something besides those of the house"
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from curtainwall.facts.paths import PathRoots as PathRoots
     from curtainwall.facts.paths import canonical_path as canonical_path
     from curtainwall.facts.paths import links_to as links_to
+    from curtainwall.facts.paths import real_path as real_path
     from curtainwall.facts.paths import require_no_url as require_no_url
     from curtainwall.facts.refusal import Unclear as Unclear
     from curtainwall.facts.refusal import quoted as quoted

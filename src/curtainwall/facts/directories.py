@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from curtainwall.facts.paths import DEEPEST
-from curtainwall.model import is_beneath, is_git_directory, record, runs_later
+from curtainwall.model import is_beneath, is_git_directory, on_disk, record, runs_later
 
 MOST_NAMES: Final = 500_000
 """How many names we look at before giving up, which takes about half a second."""
@@ -59,7 +59,7 @@ def is_without_key(path: str) -> bool:
     if not name.endswith((".pem", ".asc", ".npmrc")):
         return False
     try:
-        with open(os.open(path, _OPEN), "rb") as file:
+        with open(os.open(on_disk(path), _OPEN), "rb") as file:
             content = file.read(_MAX_PUBLIC_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
     except OSError:
         return False
@@ -72,7 +72,7 @@ def is_without_key(path: str) -> bool:
 
 def _batches(directory: str) -> Iterator[list[tuple[str, bool]]]:
     """Yield the entries of a directory in batches, so that they always fit into memory."""
-    with os.scandir(directory) as entries:
+    with os.scandir(on_disk(directory)) as entries:
         while names := [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _BATCH)]:
             yield names
 
@@ -104,7 +104,7 @@ def writes_what_runs(path: str, workspace: str) -> bool:
 
 def holds_what_runs(path: str) -> bool:
     """Tell whether a directory that is deleted or moved as a whole holds something that runs later; a link is not followed."""
-    if os.path.islink(path):
+    if os.path.islink(on_disk(path)):
         return False
     pending, seen = [path], 0
     while pending:
@@ -112,7 +112,7 @@ def holds_what_runs(path: str) -> bool:
         if directory.count("/") > DEEPEST:
             return True
         try:
-            with os.scandir(directory) as listing:
+            with os.scandir(on_disk(directory)) as listing:
                 entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(listing, MOST_LOOKED_AT + 1)]
         except (FileNotFoundError, NotADirectoryError):
             continue
@@ -128,11 +128,11 @@ def holds_what_runs(path: str) -> bool:
 
 def _is_git_directory(directory: str, new_name: str) -> bool:
     """Tell whether git treats a directory as a repository, or would with one more entry; at most two system calls if it does not."""
-    names = {name for name in (_HEAD, "commondir") if os.path.lexists(f"{directory}/{name}")}
+    names = {name for name in (_HEAD, "commondir") if os.path.lexists(on_disk(f"{directory}/{name}"))}
     if new_name == _HEAD.casefold():
         names.add(_HEAD)
     if _HEAD in names:
         if new_name in _REPOSITORY_ENTRIES:
             return True
-        names |= {name for name in ("objects", "refs") if os.path.lexists(f"{directory}/{name}")}
+        names |= {name for name in ("objects", "refs") if os.path.lexists(on_disk(f"{directory}/{name}"))}
     return is_git_directory(names)

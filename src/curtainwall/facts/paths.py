@@ -1,5 +1,8 @@
 """Resolves a path that an agent wrote to the one real path that it means on this machine.
 
+While a call works on a view of a project, everything beneath the project is looked up in the view, also where a link from outside leads
+there; a link that leaves the project leads to what is outside. The resolved path stays that of the project.
+
 We resolve a path as the kernel would, component by component, except that a missing component keeps its name, so that a file to be created
 has a path too. A path that the kernel would refuse, or that means something else to the agent than to us, is `Unclear`.
 
@@ -18,7 +21,7 @@ from posixpath import normpath
 from typing import Final
 
 from curtainwall.facts.refusal import Unclear, quoted
-from curtainwall.model import is_beneath, record
+from curtainwall.model import inside_view, is_beneath, on_disk, record, view_use
 
 _URL: Final = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|file:[/\\])", re.IGNORECASE)
 _MAX_PATH = 4095
@@ -98,6 +101,11 @@ def links_to(path: str) -> tuple[str, ...]:
     return tuple(links)
 
 
+def real_path(path: str) -> str:
+    """Return where an absolute path leads, through the view that is worked on, if any; what is missing keeps its name."""
+    return os.path.realpath(path) if view_use() is None else _walk(path, PathRoots(workspace="/", home="/"))
+
+
 def _absolute(text: object, roots: PathRoots) -> str:
     if not isinstance(text, str):
         raise Unclear(f"a path must be a string, not {quoted(text)}")
@@ -121,7 +129,9 @@ def _is_real(full: str, encoded: bytes) -> bool:
     """
     if sys.platform != "linux" or normpath(full) != full or full.startswith(("//", "/proc", "/dev")):
         return False
-    opened = _libc_syscall(_OPENAT2, _AT_FDCWD, encoded, _OPEN_HOW, len(_OPEN_HOW))
+    inside = inside_view(full)
+    start, relative = (_AT_FDCWD, encoded) if inside is None else (inside[0], inside[1].encode() or b".")
+    opened = _libc_syscall(_OPENAT2, start, relative, _OPEN_HOW, len(_OPEN_HOW))
     if opened >= 0:
         os.close(opened)
         return True
@@ -159,8 +169,8 @@ def _walk(full: str, path_roots: PathRoots, recorded: list[str] | None = None) -
         if (here == "/proc" and (name in _OWN_PROCESS or name.isdigit())) or (here == "/dev" and name in _OWN_DEVICES):
             raise Unclear(f"{quoted(full)} leads through {quoted(candidate)}, which is another thing for every process that looks")
         try:
-            mode = os.lstat(candidate).st_mode
-            target = os.readlink(candidate) if stat.S_ISLNK(mode) else None
+            mode = os.lstat(on_disk(candidate)).st_mode
+            target = os.readlink(on_disk(candidate)) if stat.S_ISLNK(mode) else None
         except FileNotFoundError:
             here = candidate
             continue
@@ -174,14 +184,14 @@ def _walk(full: str, path_roots: PathRoots, recorded: list[str] | None = None) -
             links += 1
             if recorded is not None:
                 recorded.append(candidate)
-            reached, is_shown = _identity(candidate), path_roots.shows(candidate)
+            reached, is_shown = None if inside_view(candidate) else _identity(candidate), path_roots.shows(candidate)
             if is_shown and links > _MAX_LINKS:
                 raise Unclear(f"the path {quoted(full)} leads through a loop of links, or through more than {_MAX_LINKS}")
             # A link in the workspace may lead to a loop outside it, which we only notice outside.
             if not is_shown and (links > _MAX_LINKS or reached == errno.ELOOP):
                 here = candidate
                 continue
-            if reached != errno.ELOOP and reached != _identity(target if target[0] == "/" else f"{here}/{target}"):
+            if not _leads_as_written(candidate, target if target[0] == "/" else f"{here}/{target}", reached):
                 raise Unclear(f"the link {quoted(candidate)} does not lead where it says")
             if target[0] == "/":
                 here = ""
@@ -195,6 +205,11 @@ def _walk(full: str, path_roots: PathRoots, recorded: list[str] | None = None) -
     except UnicodeEncodeError:
         raise Unclear(f"the path {quoted(full)} leads to a name that is not UTF-8") from None
     return here or "/"
+
+
+def _leads_as_written(link: str, target: str, reached: tuple[int, int] | int | None) -> bool:
+    # In a view nothing else is mounted, so it has no magic links; and the kernel would follow its links from this machine's root.
+    return inside_view(link) is not None or reached == errno.ELOOP or reached == _identity(target)
 
 
 def _identity(path: str) -> tuple[int, int] | int | None:

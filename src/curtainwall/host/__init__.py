@@ -92,8 +92,8 @@ if TYPE_CHECKING:
     from curtainwall.host.views.choice import choose_mechanism as choose_mechanism
     from curtainwall.host.views.choice import open_view as open_view
     from curtainwall.host.views.choice import remove_view as remove_view
-    from curtainwall.host.views.holder import ViewFailed as ViewFailed
     from curtainwall.host.views.sealed import ContentsLost as ContentsLost
     from curtainwall.host.views.sealed import SealedContents as SealedContents
+    from curtainwall.host.views.sessions import ViewsOfSessions as ViewsOfSessions
 else:
     __getattr__ = lazy_names(__name__)

@@ -31,6 +31,11 @@ class SessionPlace:
         return self.root / "escalations"
 
     @property
+    def view(self) -> Path:
+        """Return the directory of what a session changed in its view of a project; no sandbox ever sees it."""
+        return self.root / "view"
+
+    @property
     def audit(self) -> Path:
         """Return the file with verdicts, approvals and outcomes."""
         return self.root / "audit.jsonl"

@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from curtainwall.model.errors import TryLater as TryLater
     from curtainwall.model.errors import TurnFailed as TurnFailed
     from curtainwall.model.errors import Undecided as Undecided
+    from curtainwall.model.errors import ViewFailed as ViewFailed
     from curtainwall.model.errors import explain_invalid as explain_invalid
     from curtainwall.model.events import AnyEvent as AnyEvent
     from curtainwall.model.events import ApprovalEvent as ApprovalEvent
@@ -303,13 +304,15 @@ if TYPE_CHECKING:
     from curtainwall.model.ports.store import Log as Log
     from curtainwall.model.ports.store import Marks as Marks
     from curtainwall.model.ports.store import Tallies as Tallies
-    from curtainwall.model.ports.views import Entrance as Entrance
     from curtainwall.model.ports.views import ProjectView as ProjectView
+    from curtainwall.model.ports.views import SessionViews as SessionViews
+    from curtainwall.model.ports.views import ViewContents as ViewContents
     from curtainwall.model.presence import Presence as Presence
     from curtainwall.model.records import record as record
     from curtainwall.model.subjects import FORGES as FORGES
     from curtainwall.model.subjects import OWN_SERVERS as OWN_SERVERS
     from curtainwall.model.subjects import PATH_ROLES as PATH_ROLES
+    from curtainwall.model.subjects import ChangeCard as ChangeCard
     from curtainwall.model.subjects import CommandFacts as CommandFacts
     from curtainwall.model.subjects import Facts as Facts
     from curtainwall.model.subjects import HostFacts as HostFacts
@@ -317,6 +320,8 @@ if TYPE_CHECKING:
     from curtainwall.model.subjects import Resource as Resource
     from curtainwall.model.subjects import Role as Role
     from curtainwall.model.subjects import Scope as Scope
+    from curtainwall.model.subjects import ShownDifference as ShownDifference
+    from curtainwall.model.subjects import ShownFile as ShownFile
     from curtainwall.model.subjects import Subject as Subject
     from curtainwall.model.subjects import SubjectKind as SubjectKind
     from curtainwall.model.subjects import ToolEffect as ToolEffect
@@ -329,6 +334,7 @@ if TYPE_CHECKING:
     from curtainwall.model.subjects import is_deeper as is_deeper
     from curtainwall.model.subjects import is_external as is_external
     from curtainwall.model.subjects import subject_digest as subject_digest
+    from curtainwall.model.tools import APPLY_CHANGES as APPLY_CHANGES
     from curtainwall.model.tools import CONNECT_SERVER as CONNECT_SERVER
     from curtainwall.model.tools import EGRESS_SERVER as EGRESS_SERVER
     from curtainwall.model.tools import FOLLOW_INSTRUCTIONS as FOLLOW_INSTRUCTIONS
@@ -353,6 +359,7 @@ if TYPE_CHECKING:
     from curtainwall.model.tools import fault_of_cases as fault_of_cases
     from curtainwall.model.tools import is_as_strict as is_as_strict
     from curtainwall.model.tools import may_change_files as may_change_files
+    from curtainwall.model.tools import works_on_view as works_on_view
     from curtainwall.model.verdicts import Effect as Effect
     from curtainwall.model.verdicts import Finding as Finding
     from curtainwall.model.verdicts import Mode as Mode
@@ -361,6 +368,12 @@ if TYPE_CHECKING:
     from curtainwall.model.verdicts import resource_of as resource_of
     from curtainwall.model.verdicts import stricter as stricter
     from curtainwall.model.verdicts import strictest as strictest
+    from curtainwall.model.view_uses import Entrance as Entrance
+    from curtainwall.model.view_uses import ViewUse as ViewUse
+    from curtainwall.model.view_uses import inside_view as inside_view
+    from curtainwall.model.view_uses import on_disk as on_disk
+    from curtainwall.model.view_uses import view_use as view_use
+    from curtainwall.model.view_uses import working_in as working_in
     from curtainwall.model.views import BUILTIN_AGENT as BUILTIN_AGENT
     from curtainwall.model.views import BudgetFigure as BudgetFigure
     from curtainwall.model.views import ContextUse as ContextUse

@@ -78,11 +78,13 @@ class ChangeSet(Frozen):
     project: str
     changes: tuple[FileChange, ...] = ()
     git: tuple[str, ...] = ()
+    left_out: int = 0
+    """How many changed files and directories the user's ignore rules leave out; the digest does not depend on it."""
 
     @property
     def digest(self) -> Digest:
         """Return the digest of every file before and after."""
-        return Digest(hashlib.sha256(canonical_json(self.model_dump(mode="json"))).hexdigest())
+        return Digest(hashlib.sha256(canonical_json(self.model_dump(mode="json", exclude={"left_out"}))).hexdigest())
 
     @property
     def contents(self) -> frozenset[str]:

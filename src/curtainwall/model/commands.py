@@ -321,6 +321,10 @@ class AnswerApproval(Command):
     granted: bool
     scope: GrantScope = GrantScope.ONCE
     reason: str = ""
+    only: tuple[str, ...] | None = None
+    """The paths of a change set, relative to the project, that are accepted; None for all."""
+    discard: bool = False
+    """With a denial: forget the change set."""
 
 
 class ExpireApprovals(Command):

@@ -59,6 +59,10 @@ class TurnFailed(CurtainwallError):
     """The agent could not do its work; the message is kept with the failure, and the session remains usable."""
 
 
+class ViewFailed(CurtainwallError):
+    """A view could not be mounted, read or changed; the project is as it was."""
+
+
 class BadCall(CurtainwallError):
     """An agent's call without one clear meaning; `rule` names the structural rule that refuses it."""
 

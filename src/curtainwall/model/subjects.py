@@ -125,6 +125,45 @@ def _is_empty(mapping: Mapping[str, str]) -> bool:
     return not mapping
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+class ShownFile(Frozen):
+    """One change in the list of a change set: the path that an answer may name, and what happened to it in words.
+
+    `source` is the old path of a renamed file.
+    """
+
+    path: str
+    words: str
+    source: str = ""
+    runs_later: bool = False
+
+
+class ShownDifference(Frozen):
+    """The lines of one file's difference, each with its line numbers, and how many more there are."""
+
+    path: str
+    lines: tuple[str, ...]
+    left_out: int = 0
+
+
+class ChangeCard(Frozen):
+    """A change set for display. It is not covered by the subject's digest, which covers every file before and after instead."""
+
+    summary: str
+    files: tuple[ShownFile, ...]
+    differences: tuple[ShownDifference, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What is not part of the set, and why."""
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Return the paths that an answer may name."""
+        return frozenset(file.path for file in self.files)
+
+
 class Subject(Frozen):
     """One exact request at the gate.
 
@@ -132,7 +171,7 @@ class Subject(Frozen):
     hidden in them, and `hidden` has the outline of each masked value, so that people see what could act. `digest` covers the unmasked
     canonical arguments and the resources, so an approval is bound to exactly what would run. A plan has `steps`, the subjects of the calls
     that it lists. `reads` are files that a command finds in its directory, each with a description for people: these files are never asked
-    about, but they set labels as if they were read.
+    about, but they set labels as if they were read. `changes` is what people are shown of a change set.
     """
 
     kind: SubjectKind = SubjectKind.TOOL_CALL
@@ -146,6 +185,7 @@ class Subject(Frozen):
     hidden: Mapping[str, str] = Field(default_factory=dict[str, str], exclude_if=_is_empty)
     steps: tuple["Subject", ...] = ()
     reads: Mapping[str, str] = Field(default_factory=dict[str, str], exclude_if=_is_empty)
+    changes: ChangeCard | None = Field(default=None, exclude_if=_is_none)
 
     @property
     def labelled_by(self) -> tuple[Resource, ...]:

@@ -43,6 +43,9 @@ GIT_PUSH: Final = "git.push"
 PUSH_SECRETS: Final = "git.push_secrets"
 """An additional resource of a push whose commits contain files named like secrets, or cannot be searched for them."""
 
+APPLY_CHANGES: Final = "session.apply_changes"
+"""The call that the house makes at the end of a turn to apply what the session changed in its view of a project."""
+
 LOAD_SKILL: Final = "session.load_skill"
 REMEMBER: Final = "session.remember"
 
@@ -60,8 +63,16 @@ CONNECT_SERVER: Final = f"{EGRESS_SERVER}.connect_server"
 
 
 def may_change_files(workspace: Workspace, mode: Mode) -> bool:
-    """Tell whether commands may change a workspace. In a project they could do so unseen, so edits must be granted as a whole first."""
-    return workspace.own or mode in {Mode.ACCEPT_EDITS, Mode.BYPASS}
+    """Tell whether commands may change what they see of a workspace.
+
+    In a project they could do so unseen, so edits must be granted as a whole first, or the commands work on a view of the project.
+    """
+    return workspace.own or mode in {Mode.REVIEW, Mode.ACCEPT_EDITS, Mode.BYPASS}
+
+
+def works_on_view(workspace: Workspace, mode: Mode) -> bool:
+    """Tell whether calls work on a view of the workspace, which leaves the workspace itself untouched."""
+    return not workspace.own and mode is Mode.REVIEW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +180,8 @@ class Prepared:
     arguments: Mapping[str, JsonValue]
     along: "MessagePeer | None" = None
     """An event to write together with the permit; the runner finds it here only if it was written."""
+    on_view: bool = False
+    """Its paths were resolved in the session's view of the project, so it may only run there."""
 
 
 class ToolResult(Frozen):

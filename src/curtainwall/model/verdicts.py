@@ -45,12 +45,17 @@ class Verdict(Frozen):
 
 
 class Mode(StrEnum):
-    """How much a session may do without asking."""
+    """How much a session may do without asking, from the strictest; people may write `ask` for `default`."""
 
     PLAN = "plan"
+    REVIEW = "review"
     DEFAULT = "default"
     ACCEPT_EDITS = "accept-edits"
     BYPASS = "bypass"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Mode | None":
+        return cls.DEFAULT if value == "ask" else None
 
 
 def stricter(one: Mode, other: Mode) -> Mode:

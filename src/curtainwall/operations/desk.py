@@ -1,5 +1,6 @@
 """The desk: how channels view sessions, send them commands, and open them."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -9,6 +10,7 @@ from curtainwall.model import (
     AnyCommand,
     AnyEvent,
     BudgetFigure,
+    ChangeMode,
     ChangeModel,
     CloseSession,
     CommandRefused,
@@ -17,6 +19,7 @@ from curtainwall.model import (
     GrantId,
     MessageAccepted,
     MessageId,
+    Mode,
     Opened,
     Opening,
     QueuedMessage,
@@ -32,6 +35,7 @@ from curtainwall.model import (
     project_stream,
     record,
     session_stream,
+    works_on_view,
 )
 from curtainwall.operations.fork import fork
 from curtainwall.operations.messages import IncomingMessages
@@ -112,6 +116,11 @@ class AgentChecks(Protocol):
         ...
 
 
+def no_view_fault(_project: str) -> str:
+    """Expect that a view of every project is possible; where one is not, each call in it fails."""
+    return ""
+
+
 @record
 class DeskPorts:
     """The parts that a desk uses besides the sessions themselves."""
@@ -123,6 +132,8 @@ class DeskPorts:
     """The default for a new session."""
     threshold: float | None
     """How full the context gets before it is compacted, unless the session says otherwise."""
+    view_fault: Callable[[str], str] = no_view_fault
+    """Returns why no view of a project is possible here, or ""."""
 
 
 class SessionDesk:
@@ -131,7 +142,7 @@ class SessionDesk:
     def __init__(self, sessions: Sessions, ports: DeskPorts) -> None:
         self._sessions = sessions
         self._incoming, self._agents, self._attend = ports.incoming, ports.agents, ports.attend
-        self._usual = ports.usual
+        self._usual, self._view_fault = ports.usual, ports.view_fault
         self._threshold = ports.threshold
 
     async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
@@ -148,6 +159,8 @@ class SessionDesk:
         if isinstance(command, ChangeModel):
             # Refuse an unknown model here, or every later turn would fail.
             self._agents.require_model(self._sessions.names.of(session), command.model)
+        if isinstance(command, ChangeMode) and works_on_view(self._state(session).workspace, command.mode):
+            await self._require_view(self._state(session).workspace.path)
         end = await self._sessions.registry.send(session, command, key)
         if isinstance(command, CloseSession | ReopenSession):
             # Hooks run where a session is attended: those for its end, and those for its start if it is open again.
@@ -184,6 +197,7 @@ class SessionDesk:
         """Open a session with this spec and run its agent here; raise before opening it if its agent could not work."""
         self._agents.require_model(spec.agent, spec.model)
         await self._agents.require_ready(spec.agent)
+        await self._require_view_for(spec)
         session = await open_new(self._sessions, spec, by)
         self._attend(session)
         return Opened(session=session)
@@ -196,6 +210,7 @@ class SessionDesk:
     async def _open(self, opening: Opening, by: Who) -> Opened:
         require_short_name(opening.name)
         if opening.how == "new":
+            await self._require_view_for(self._usual)
             return Opened(session=await open_new(self._sessions, replace(self._usual, name=opening.name), by))
         if opening.of is None:
             raise CommandRefused(f"say which session to {opening.how}")
@@ -207,6 +222,16 @@ class SessionDesk:
         forked = await fork(self._sessions, opening.of, by, opening.name)
         note = f"both sessions work in the same project `{forked.workspace}`; what one changes, the other sees"
         return Opened(session=forked.session, notes=() if forked.copied is not None else (note,))
+
+    async def _require_view_for(self, spec: SessionSpec) -> None:
+        if spec.workspace is not None and spec.mode is Mode.REVIEW:
+            await self._require_view(self._sessions.workspace_at(spec.workspace, own=False).path)
+
+    async def _require_view(self, project: str) -> None:
+        """Refuse a mode that needs a view of a project where none is possible."""
+        # A thread: it looks through the project, and tries a mount.
+        if fault := await asyncio.to_thread(self._view_fault, project):
+            raise CommandRefused(f"mode `{Mode.REVIEW}` needs a view of `{project}`, which is not possible here: {fault}; use `ask`")
 
     def _state(self, session: SessionId) -> SessionState:
         return self._sessions.state(session)

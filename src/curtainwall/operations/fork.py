@@ -28,6 +28,7 @@ from curtainwall.model import (
     Workspace,
     record,
     session_stream,
+    stricter,
 )
 from curtainwall.operations.open import inherit_label, open_with_history
 from curtainwall.operations.remove import remove_tree
@@ -181,7 +182,7 @@ async def fork(sessions: Sessions, parent: SessionId, by: Who, name: str = "", l
             model=state.model,
             workspace=workspace,
             # `accept-edits` and `bypass` are standing approvals, which a fork does not inherit.
-            mode=Mode.PLAN if state.mode is Mode.PLAN else Mode.DEFAULT,
+            mode=stricter(state.mode, Mode.DEFAULT),
             limits=limits or sessions.terms().limits,
             policy=sessions.terms().rules.of_session(state.opened).policy.version,
             parent=parent,

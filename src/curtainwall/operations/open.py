@@ -26,6 +26,7 @@ from curtainwall.model import (
     Workspace,
     record,
     session_stream,
+    stricter,
 )
 from curtainwall.operations.sessions import Sessions
 from curtainwall.runtime import SessionRegistry
@@ -139,7 +140,7 @@ async def reset(sessions: Sessions, old: SessionId, by: Who, name: str = "") -> 
         agent=state.opened.agent,
         model=state.model,
         workspace=Workspace(path=state.workspace.path, own=state.workspace.own),
-        mode=Mode.PLAN if state.mode is Mode.PLAN else Mode.DEFAULT,
+        mode=stricter(state.mode, Mode.DEFAULT),
         limits=sessions.terms().limits,
         policy=sessions.terms().rules.of_session(state.opened).policy.version,
         parent=old,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from curtainwall.policy.entities import SessionFacts as SessionFacts
     from curtainwall.policy.explanation import Explanation as Explanation
     from curtainwall.policy.explanation import explain as explain
+    from curtainwall.policy.judgement import denied_among as denied_among
     from curtainwall.policy.judgement import denies_path as denies_path
     from curtainwall.policy.judgement import judge as judge
     from curtainwall.policy.judgement import labels_of as labels_of

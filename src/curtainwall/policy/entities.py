@@ -4,6 +4,7 @@ import json
 from functools import lru_cache
 
 from curtainwall.model import (
+    APPLY_CHANGES,
     CommandFacts,
     HostFacts,
     Label,
@@ -19,6 +20,7 @@ from curtainwall.model import (
     is_external,
     record,
     runs_later,
+    works_on_view,
 )
 from curtainwall.policy.canonical import guessed_scope, host_parents, is_host, is_path, is_sound, split_remote
 from curtainwall.policy.cedar import CedarQuestion, Grammar, Uid
@@ -121,8 +123,13 @@ def question(entity: Entity, action: str, facts: SessionFacts, grammar: Grammar)
 
 
 def surroundings(facts: SessionFacts, tool: str) -> dict[str, object]:
-    """Return the context that all resources of a call share."""
-    return {"tool": tool, "mode": facts.mode.value, "channel": facts.channel, "labels": sorted(facts.labels)}
+    """Return the context that all resources of a call share.
+
+    INVARIANT: a call counts as one on a view only if it is known to work there. Tools of servers do not, and applying changes is about the
+    project itself.
+    """
+    view = works_on_view(facts.workspace, facts.mode) and tool != APPLY_CHANGES and not is_external(tool)
+    return {"tool": tool, "mode": facts.mode.value, "view": view, "channel": facts.channel, "labels": sorted(facts.labels)}
 
 
 @lru_cache(maxsize=256)

@@ -1,6 +1,6 @@
 """Rules in, verdict out. No I/O, no clock; the caches change no verdict."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from curtainwall.model import (
@@ -87,6 +87,13 @@ def _judge_resources(policy: Policy, subject: Subject, facts: SessionFacts) -> V
 def denies_path(policy: Policy, tool: str, role: Role, path: str, facts: SessionFacts) -> bool:
     """Tell whether a tool may not touch a further path that the call did not name."""
     return policy.closed is not None or _cached_effect(policy, tool, True, Resource(role=role, value=path), facts)[0] is Effect.DENY
+
+
+def denied_among(policy: Policy, tool: str, resources: Sequence[Resource], facts: SessionFacts) -> tuple[Resource, ...]:
+    """Return those resources of a possible call that would be denied, whatever the others are."""
+    if policy.closed is not None:
+        return tuple(resources)
+    return tuple(each for each in resources if _cached_effect(policy, tool, True, each, facts)[0] is Effect.DENY)
 
 
 def labels_of(policy: Policy, subject: Subject, facts: SessionFacts) -> tuple[tuple[Label, int], ...]:

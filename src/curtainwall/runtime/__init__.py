@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from curtainwall.runtime.sessions.stores import HomeStores as HomeStores
     from curtainwall.runtime.sessions.stores import SideStores as SideStores
     from curtainwall.runtime.sessions.stores import Stores as Stores
+    from curtainwall.runtime.turns import ChangeReviews as ChangeReviews
     from curtainwall.runtime.turns import LastWords as LastWords
     from curtainwall.runtime.turns import Lifetimes as Lifetimes
     from curtainwall.runtime.turns import Turns as Turns

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from curtainwall.model import (
     AnyCommand,
     AnyEvent,
     Broken,
+    CallId,
     Closed,
     CommandRefused,
     CompactionSkipped,
@@ -79,6 +80,26 @@ class Lifetimes(Protocol):
         ...
 
 
+class ChangeReviews(Protocol):
+    """Presents what a session changed in its view of a project, and applies what is accepted."""
+
+    async def present(self, at: TurnAt) -> TurnResult | None:
+        """Present the changes after the agent is done; return how the turn ends, or None if the agent has to work on."""
+        ...
+
+    async def settle(self, at: TurnAt) -> TurnResult | None:
+        """Carry out the answer to what was presented before a wait; return how the turn ends, or None if the agent has to work on."""
+        ...
+
+    async def finish(self, session: SessionId, call: CallId) -> None:
+        """Apply accepted changes that a process left half applied."""
+        ...
+
+    async def leave(self, session: SessionId) -> None:
+        """Called when a turn ends, and when the session is let go: nothing works in its view any more."""
+        ...
+
+
 @record
 class _Attended:
     """A session that is looked after."""
@@ -90,7 +111,7 @@ class _Attended:
 class Turns:
     """Runs one process's agents, at most one turn at a time in each session. Without an agent, messages only wait."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one thing that `compose` decides
         self,
         registry: SessionRegistry,
         agent: Agent | None,
@@ -98,8 +119,10 @@ class Turns:
         last_words: LastWords,
         gate: Gate | None = None,
         lifetimes: Lifetimes | None = None,
+        reviews: ChangeReviews | None = None,
     ) -> None:
         self._registry = registry
+        self._reviews = reviews
         self._lifetimes = lifetimes
         self._held = None if gate is None else HeldAnswers(registry, gate)
         self._agent = agent
@@ -134,6 +157,8 @@ class Turns:
             await asyncio.gather(attended.task, return_exceptions=True)
         if self._held is not None:
             await self._held.leave(session)
+        if self._reviews is not None:
+            await self._reviews.leave(session)
 
     def _forget(self, session: SessionId, done: "asyncio.Task[None]") -> None:
         """Forget a session whose task has ended."""
@@ -275,6 +300,9 @@ class Turns:
         agent = self._agent if state.ready and state.closed is None else None
         if agent is None or self._is_winding_down:
             return False
+        if self._reviews is not None and state.applying is not None:
+            await self._reviews.finish(session, state.applying)
+            return True
         if state.turn is not None and state.turn == self._begun.pop(session, None) and not state.turn_waits:
             return await self._run_turn(agent, actor, TurnAt(session=session, turn=state.turn, presence=presence))
         if state.turn is not None and state.can_go_on:
@@ -305,6 +333,39 @@ class Turns:
                 await actor.submit(begin)
         except CommandRefused:
             return False
+        result = None if self._reviews is None or not at.resumed else await self._settled(self._reviews, at)
+        while result is None:
+            at, result = await self._work_to_end(agent, actor, at)
+            if self._reviews is not None and result.status is TurnStatus.DONE:
+                if result.last:
+                    await actor.submit(RecordProgress(by=SYSTEM, events=result.last))
+                result = await _or_failed(self._reviews.present(at))
+                at = replace(at, resumed=True)
+        if self._reviews is not None:
+            await self._reviews.leave(at.session)
+        end = EndTurn(
+            by=SYSTEM,
+            turn=at.turn,
+            status=result.status,
+            failure=result.failure,
+            fault=result.fault,
+            waits_for=result.waits_for,
+            last=result.last,
+        )
+        await self._end(actor, end)
+        return True
+
+    async def _settled(self, reviews: ChangeReviews, at: TurnAt) -> TurnResult | None:
+        """Carry out the answer to what was presented, however long the disk takes: it was given, and counts."""
+        while True:
+            try:
+                return await _or_failed(reviews.settle(at))
+            except TryLater as fault:
+                _LOG.warning("session `%s` waits until the answer to its changes can be carried out: %s", at.session, fault)
+                await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _work_to_end(self, agent: Agent, actor: Actor, at: TurnAt) -> tuple[TurnAt, TurnResult]:
+        """Let the agent work until it stops and no hook sends it back."""
         place = actor.state.place
         result = await self._work(agent, at, actor)
         reply = await self._tell_hooks(result, at, place, is_again=False)
@@ -318,17 +379,7 @@ class Turns:
             at = replace(at, resumed=True)
             result = await self._work(agent, at, actor)
             reply = await self._tell_hooks(result, at, place, is_again=True)
-        end = EndTurn(
-            by=SYSTEM,
-            turn=at.turn,
-            status=result.status,
-            failure=result.failure,
-            fault=result.fault,
-            waits_for=result.waits_for,
-            last=result.last,
-        )
-        await self._end(actor, end)
-        return True
+        return at, result
 
     async def _end(self, actor: Actor, end: EndTurn) -> None:
         """Record how a turn ended, however long the disk takes: the agent must not work on it twice."""
@@ -388,6 +439,18 @@ class Turns:
             return await self._hooks.tell(Stop(last_assistant_message=last_text, stop_hook_active=is_again), place)
         await self._hooks.tell(StopFailure(error=result.failure, error_details=result.fault, last_assistant_message=last_text), place)
         return HookReply()
+
+
+async def _or_failed(work: Coroutine[None, None, TurnResult | None]) -> TurnResult | None:
+    """Return the result of presenting changes or carrying out an answer; if that fails, the turn does."""
+    try:
+        return await work
+    except TryLater:
+        raise
+    except Closed:
+        return _INTERRUPTED
+    except Exception as fault:  # noqa: BLE001 - any failure ends the turn
+        return _failed_result(fault)
 
 
 def _failed_result(fault: Exception) -> TurnResult:

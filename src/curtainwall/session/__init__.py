@@ -9,12 +9,14 @@ from curtainwall.model.lazy_names import exports_of, lazy_names
 if TYPE_CHECKING:
     from curtainwall.session.blobs import blobs_of as blobs_of
     from curtainwall.session.blobs import logged_bytes as logged_bytes
+    from curtainwall.session.calls import MANY_CHANGES as MANY_CHANGES
     from curtainwall.session.calls import MANY_RESOURCES as MANY_RESOURCES
     from curtainwall.session.calls import needs_program as needs_program
     from curtainwall.session.calls import with_program as with_program
     from curtainwall.session.card import LONGEST_PLAN as LONGEST_PLAN
     from curtainwall.session.card import card_text as card_text
     from curtainwall.session.card import label_words as label_words
+    from curtainwall.session.card import quoted_path as quoted_path
     from curtainwall.session.card import shows_all as shows_all
     from curtainwall.session.decide import TASK_DONE as TASK_DONE
     from curtainwall.session.decide import decide as decide
@@ -75,11 +77,13 @@ if TYPE_CHECKING:
     from curtainwall.session.standing_answers import standing_answer as standing_answer
     from curtainwall.session.standing_answers import still_permitted as still_permitted
     from curtainwall.session.state import SETTLED_KEPT as SETTLED_KEPT
+    from curtainwall.session.state import ChangeProposal as ChangeProposal
     from curtainwall.session.state import Phase as Phase
     from curtainwall.session.state import SessionState as SessionState
     from curtainwall.session.state import Settled as Settled
     from curtainwall.session.state import Spent as Spent
     from curtainwall.session.state import Totals as Totals
+    from curtainwall.session.state import is_application as is_application
     from curtainwall.session.text import inert as inert
     from curtainwall.session.text import visible as visible
     from curtainwall.session.transcript import Transcript as Transcript

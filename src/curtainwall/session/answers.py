@@ -12,6 +12,8 @@ from curtainwall.model import (
     ApprovalExpired,
     ApprovalId,
     CallDenied,
+    ChangeCard,
+    CommandRefused,
     Cover,
     ExpireApprovals,
     Grant,
@@ -28,7 +30,7 @@ from curtainwall.model import (
     Subject,
     denial,
 )
-from curtainwall.session.card import shows_all, shows_arguments
+from curtainwall.session.card import lists_all, shows_all, shows_arguments
 from curtainwall.session.open_work import OpenApproval
 from curtainwall.session.rules import Rules
 from curtainwall.session.standing_answers import ONE_TEXT, is_for_one_call, scope_of_answer
@@ -46,6 +48,7 @@ def answer(state: SessionState, command: AnswerApproval, moment: Moment) -> tupl
         raise NotAllowed("a plan is approved as it is listed, each step once; approve it once, a grant would answer for more")
     # An automatic approver approves only what it saw, and nothing that comes later; a plan covers its list.
     scope = command.scope if is_plan or not command.by.is_human else scope_of_answer(command.scope, covers)
+    _require_fitting_changes(command, state.calls[approval.calls[0]].subject.changes)
     if command.granted and scope is not GrantScope.ONCE:
         _require_grantable(command.approval, covers, scope)
         _require_shown_arguments(command.approval, state.calls[approval.calls[0]].subject, covers)
@@ -56,6 +59,8 @@ def answer(state: SessionState, command: AnswerApproval, moment: Moment) -> tupl
         by=command.by,
         scope=scope if command.granted else GrantScope.ONCE,
         reason=command.reason,
+        only=command.only if command.granted else None,
+        discard=command.discard and not command.granted,
     )
     if not command.granted:
         words = f"a human denied it: {command.reason}" if command.reason else "a human denied it"
@@ -67,6 +72,27 @@ def answer(state: SessionState, command: AnswerApproval, moment: Moment) -> tupl
     digest = approval.asked.digest if is_for_one else None
     grant = Grant(id=moment.grant_id(command.approval), scope=scope, covers=covers, by=command.by, at=moment.at, digest=digest)
     return (answered, GrantGiven(at=moment.at, grant=grant))
+
+
+def _require_fitting_changes(command: AnswerApproval, changes: ChangeCard | None) -> None:
+    """Refuse an answer that does not fit a change set, or one about changes to anything else."""
+    if changes is None:
+        if command.only is not None or command.discard:
+            raise CommandRefused(f"approval `{command.approval}` is not about a change set, so it is answered as a whole")
+        return
+    if not command.granted:
+        return
+    if command.scope is not GrantScope.ONCE:
+        raise NotAllowed("a change set is accepted once, as it was shown; the next one asks again")
+    if command.only is None:
+        if not lists_all(changes):
+            raise NotAllowed("the change set has too many files to be shown whole, so it can only be accepted file by file, by their paths")
+        return
+    if not command.only:
+        raise CommandRefused("name the files that are accepted, or deny the change set")
+    unknown = [path for path in command.only if path not in changes.paths]
+    if unknown:
+        raise CommandRefused(f"the change set does not change `{unknown[0]}`; name files as they are listed, relative to the project")
 
 
 def _require_grantable(approval: ApprovalId, covers: Sequence[Cover], scope: GrantScope) -> None:

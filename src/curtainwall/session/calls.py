@@ -1,9 +1,11 @@
 """The pure half of the gate: judge, stop at the breaker, apply standing answers, ask, judge again, permit."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from curtainwall import policy
 from curtainwall.model import (
+    APPLY_CHANGES,
     BY_HOOK,
     SYSTEM,
     AnyCommand,
@@ -57,6 +59,8 @@ from curtainwall.session.standing_answers import covers_of, standing_answer, sti
 from curtainwall.session.state import SessionState
 
 MANY_RESOURCES = 256
+MANY_CHANGES: Final = 10_000
+"""How many paths a change set may write or delete."""
 
 
 @record
@@ -130,7 +134,7 @@ def proceed(state: SessionState, command: ProceedCall, rules: Rules, moment: Mom
     asked = covers_of(verdict, command.subject)
     if verdict.effect is Effect.ALLOW or still_covers(command.subject, asked, call.covers):
         steps = step_grants(command.subject, verdict, call.answered_by or SYSTEM, command.call, moment)
-        return (_permit(case, verdict, (str(call.approval),), call.answered_by), *steps)
+        return (_permit(case, verdict, (str(call.approval),), call.answered_by, state.only.get(command.call)), *steps)
     events = _answer_or_ask(case, verdict, asked)
     return (*events, *_followed(events, _joined_to(state, command.call)))
 
@@ -159,7 +163,9 @@ def drop(state: SessionState, command: DropCall, moment: Moment) -> tuple[AnyEve
     approval = state.approvals.get(call.approval) if call.approval is not None else None
     if approval is not None and approval.calls == (command.call,):
         events.append(ApprovalWithdrawn(at=moment.at, approval=approval.asked.approval, why=command.why))
-    if call.standing is CallStatus.ANSWERED and command.keep_answer and not _joined_to(state, command.call):
+    # INVARIANT: an answer for some changes of a set is never kept as one for all of them.
+    keeps = command.keep_answer and command.call not in state.only
+    if call.standing is CallStatus.ANSWERED and keeps and not _joined_to(state, command.call):
         kept = Grant(
             id=moment.grant_id(command.call),
             scope=GrantScope.ONCE,
@@ -187,8 +193,10 @@ def _decide_on(case: _Case, hook: HookSays | None) -> tuple[AnyEvent, ...]:
 
 
 def _judged(case: _Case) -> Verdict:
-    if sum(len(each.resources) for each in (case.subject, *case.subject.steps)) > MANY_RESOURCES:
-        return denial("too-many-resources", f"one call may touch at most {MANY_RESOURCES} resources; split it")
+    # The tool itself is a resource, too.
+    most = MANY_CHANGES + 1 if case.subject.tool == APPLY_CHANGES else MANY_RESOURCES
+    if sum(len(each.resources) for each in (case.subject, *case.subject.steps)) > most:
+        return denial("too-many-resources", f"one call may touch at most {most} resources; split it")
     return policy.judge(case.rules.policy, case.subject, case.state.facts)
 
 
@@ -255,7 +263,9 @@ def _answer_or_ask(case: _Case, verdict: Verdict, asked: tuple[Cover, ...]) -> t
     )
 
 
-def _permit(case: _Case, verdict: Verdict, answered_by: tuple[str, ...], approved_by: Who | None = None) -> CallPermitted:
+def _permit(
+    case: _Case, verdict: Verdict, answered_by: tuple[str, ...], approved_by: Who | None = None, only: tuple[str, ...] | None = None
+) -> CallPermitted:
     brought = dict[Label, LabelSource]()
     for label, place in policy.labels_of(case.rules.policy, case.subject, case.state.facts):
         brought.setdefault(label, LabelSource(label=label, call=case.call, origin=case.subject.origin_of(place)))
@@ -268,6 +278,7 @@ def _permit(case: _Case, verdict: Verdict, answered_by: tuple[str, ...], approve
         answered_by=answered_by,
         labels=tuple(brought.values()),
         approved_by=approved_by,
+        only=only,
     )
 
 

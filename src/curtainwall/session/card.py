@@ -1,6 +1,7 @@
 """The exact text that a human is shown for a call or a plan: the agent's text is made inert, and cuts are stated."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -11,6 +12,7 @@ from curtainwall.model import (
     MOVE_FILE,
     SHELL_RUN,
     CallId,
+    ChangeCard,
     Cover,
     Grant,
     GrantGiven,
@@ -19,6 +21,7 @@ from curtainwall.model import (
     LabelSource,
     Mode,
     Moment,
+    ShownFile,
     Subject,
     Verdict,
     Who,
@@ -47,6 +50,8 @@ def card_text(
 
     With `read_only` the command cannot change the workspace, which the person who approves it should know.
     """
+    if subject.changes is not None:
+        return changes_text(subject, subject.changes, reason, labels)
     lines = [f"tool: {spelt(subject.tool)}", *_cut_lines(_wants(covers), _WANTS_LIMIT)]
     lines += [f"{key} {spelt(str(subject.canonical[key]))}" for key in _LOOKED_AT.get(subject.tool, ()) if key in subject.canonical]
     if scope_of_answer(GrantScope.ONCE, covers) is GrantScope.SESSION:
@@ -124,6 +129,95 @@ def _cut_lines(lines: list[str], limit: int) -> list[str]:
         if room < 0:
             return [*lines[:place], f"…[{len(lines) - place} more are not shown]…"]
     return lines
+
+
+_LIST_LIMIT: Final = 48_000
+_DIFFERENCES_LIMIT: Final = 48_000
+_ONLY: Final = "answer: accepts all of it; `curtainwall approve ID PATH…` accepts only some files, and the rest stays with the agent"
+_TOO_MANY: Final = (
+    "answer: too many files to be listed here, so it cannot be accepted as a whole; `curtainwall sessions changes ID` lists them all, "
+    "and `curtainwall approve ID PATH…` accepts some"
+)
+
+
+def changes_text(subject: Subject, changes: ChangeCard, reason: str, labels: Mapping[Label, LabelSource]) -> str:
+    """Return the card of a change set: files that run later by themselves, then the others, each by name, then the differences.
+
+    INVARIANT: the files are all named or the card says that they are not, and a line of a difference never passes for one of ours: ours
+    begin with a word, and theirs with blanks.
+    """
+    lines = [f"tool: {spelt(subject.tool)}", f"changes: {spelt(changes.summary)}"]
+    if reason:
+        lines.append(f"because {spelt(reason)}")
+    lines += label_lines(labels)
+    listed = _file_lines(changes)
+    if lists_all(changes):
+        lines += listed
+        lines.append(_ONLY)
+    else:
+        lines += _cut_lines(listed, _LIST_LIMIT)
+        lines.append(_TOO_MANY)
+    lines += (f"not in it: {spelt(note)}" for note in changes.notes)
+    lines += _cut_lines(hidden_lines(subject), _HIDDEN_LIMIT)
+    lines += _difference_lines(changes)
+    return "\n".join(lines)
+
+
+def _difference_lines(changes: ChangeCard) -> Iterator[str]:
+    """Yield as much of the differences as fits, and how much is left out."""
+    room = _DIFFERENCES_LIMIT
+    files_left_out = lines_left_out = 0
+    for difference in changes.differences:
+        path = spelt_whole(quoted_path(difference.path))
+        shown: list[str] = []
+        for line in difference.lines:
+            shown.append(f"  {spelt_whole(line)}" if len(line) <= VALUE_LIMIT else f"  {inert(line)}")
+            room -= len(shown[-1]) + 1
+            if room < 0:
+                shown.pop()
+                break
+        left_out = len(difference.lines) - len(shown) + difference.left_out
+        if not shown:
+            files_left_out += 1
+            lines_left_out += left_out
+            continue
+        yield f"difference of {path}:"
+        yield from shown
+        if left_out:
+            yield f"…[{left_out} more lines of {path} are not shown]… `curtainwall sessions diff ID PATH` shows them"
+    if files_left_out:
+        yield (
+            f"…[the differences of {files_left_out} more files, {lines_left_out} lines, are not shown]… "
+            "`curtainwall sessions diff ID` shows them"
+        )
+
+
+def lists_all(changes: ChangeCard) -> bool:
+    """Tell whether the card of a change set names every file; only then may it be accepted as a whole."""
+    listed = _file_lines(changes)
+    return _cut_lines(listed, _LIST_LIMIT) == listed
+
+
+def quoted_path(path: str) -> str:
+    """Return a path as it is, or in quotes if it could be read in two ways."""
+    return path if _PLAIN_PATH.fullmatch(path) else json.dumps(path, ensure_ascii=False)
+
+
+_PLAIN_PATH: Final = re.compile(r"[\w./@+~][\w./@+~-]*", re.ASCII)
+
+
+def _file_lines(changes: ChangeCard) -> list[str]:
+    later = [file for file in changes.files if file.runs_later]
+    others = [file for file in changes.files if not file.runs_later]
+    return [
+        *(f"runs later by itself: {_file_words(file)}" for file in later),
+        *(f"file: {_file_words(file)}" for file in others),
+    ]
+
+
+def _file_words(file: ShownFile) -> str:
+    source = f", was {quoted_path(file.source)}" if file.source else ""
+    return spelt_whole(f"{file.words}  {quoted_path(file.path)}{source}")
 
 
 LONGEST_PLAN: Final = 32_000

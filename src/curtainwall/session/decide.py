@@ -5,6 +5,7 @@ from typing import Final, TypeGuard, assert_never
 
 from curtainwall import policy
 from curtainwall.model import (
+    BUILTIN_AGENT,
     HOUSE_CHANNELS,
     OUTSIDE,
     SYSTEM,
@@ -94,6 +95,8 @@ from curtainwall.model import (
     TurnStatus,
     WithdrawMessage,
     WithholdAnswer,
+    Workspace,
+    works_on_view,
 )
 from curtainwall.session import answers, calls, peers
 from curtainwall.session.evolve import fold
@@ -101,7 +104,7 @@ from curtainwall.session.limits import budget_events
 from curtainwall.session.open_work import CallStatus
 from curtainwall.session.repair import closers
 from curtainwall.session.rules import Rules
-from curtainwall.session.state import SessionState
+from curtainwall.session.state import SessionState, is_application
 
 MOST_LETTERS: Final = 200
 TASK_DONE: Final = "done"
@@ -201,6 +204,8 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case ReopenSession():
             return _reopen(state, command, moment)
         case ChangeMode():
+            assert state.opened is not None
+            _require_view(state.opened.agent, state.workspace, command.mode)
             return () if command.mode is state.mode else (ModeChanged(at=at, mode=command.mode, by=by),)
         case ChangeModel():
             return (ModelChanged(at=at, model=command.model, by=by),)
@@ -286,10 +291,17 @@ def _may(state: SessionState, command: AnyCommand, rules: Rules) -> None:
             raise CommandRefused("this session was opened before")
         if command.mode in (Mode.ACCEPT_EDITS, Mode.BYPASS):
             rules.require_operator(command.by, f"open in mode `{command.mode}`")
+        _require_view(command.agent, command.workspace, command.mode)
         return
     _require_open(state, command)
     if isinstance(command, _CONTROL):
         rules.require_operator(command.by)
+
+
+def _require_view(agent: str, workspace: Workspace, mode: Mode) -> None:
+    """Refuse a mode in which this agent would have to work on a view of the project, if it cannot."""
+    if works_on_view(workspace, mode) and agent != BUILTIN_AGENT:
+        raise CommandRefused(f"the agent `{agent}` cannot work in mode `{mode}` in a project yet; use `ask`, where each edit asks")
 
 
 def _require_open(state: SessionState, command: AnyCommand) -> None:
@@ -395,7 +407,8 @@ def _repair(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
 def _dropped(state: SessionState, moment: Moment, why: str, turn: TurnId | None = None) -> tuple[AnyEvent, ...]:
     """Return the events that end every open call, or those of one turn, and the approvals that only these calls waited for."""
     at = moment.at
-    going = {call: open_ for call, open_ in state.calls.items() if turn is None or open_.turn == turn}
+    # An interrupt does not leave accepted changes half applied: whoever takes the session over finishes that.
+    going = {call: open_ for call, open_ in state.calls.items() if turn is None or (open_.turn == turn and not is_application(open_))}
     ended = (
         CallLost(at=at, call=call) if open_.standing is CallStatus.PERMITTED else CallDropped(at=at, call=call, why=why)
         for call, open_ in going.items()
@@ -411,6 +424,10 @@ def _dropped(state: SessionState, moment: Moment, why: str, turn: TurnId | None 
 def _close(state: SessionState, command: CloseSession, moment: Moment) -> tuple[AnyEvent, ...]:
     if command.at_rest and not state.is_at_rest:
         raise CommandRefused(f"this session is not at rest: {_open_work_in_words(state)}")
+    if state.applying is not None:
+        raise CommandRefused(
+            "accepted changes are being applied to the project; wait for that, or let `curtainwall start --resume ID` finish it"
+        )
     at, why = moment.at, "the session was closed"
     failed = (ModelFailed(at=at, turn=turn, request=request, failure=why) for request, turn in state.requests.items())
     ended = (TurnEnded(at=at, turn=state.turn, status=TurnStatus.INTERRUPTED, failure=why),) if state.turn is not None else ()

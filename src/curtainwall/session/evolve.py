@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from curtainwall.model import (
+    APPLY_CHANGES,
     SET_WORKING_DIR,
     AgentSpoke,
     AnyEvent,
@@ -78,7 +79,7 @@ from curtainwall.model import (
 )
 from curtainwall.session.limits import newest, remember_ask, remember_repeat
 from curtainwall.session.open_work import advance, without
-from curtainwall.session.state import SETTLED_KEPT, SessionState, Settled, Spent
+from curtainwall.session.state import SETTLED_KEPT, ChangeProposal, SessionState, Settled, Spent
 
 
 def evolve(state: SessionState, event: AnyEvent) -> SessionState:
@@ -142,15 +143,21 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             advance(state, event)
             if event.subject.effect is not ToolEffect.INSPECT:
                 state.repeats = remember_repeat(state.repeats, event.subject.digest, event.at)
+            # What an agent asks for under this name is refused, and has no card.
+            if event.subject.tool == APPLY_CHANGES and event.subject.changes is not None:
+                state.proposal = ChangeProposal(event.call, str(event.subject.canonical.get("changes", "")), event.turn)
         case CallPermitted():
             advance(state, event)
             _label(state, event.labels)
+            _propose(state, event.call, is_accepted=True, only=event.only)
         case CallFinished():
             if event.ok:
                 _choose_git_directory(state, event.call)
             advance(state, event)
+            _propose(state, event.call, is_over=True)
         case CallLost() | CallDropped():
             advance(state, event)
+            _propose(state, event.call, is_over=True)
         case PeerMessageSent():
             state.sent = {**state.sent, event.message: event.team}
         case PeerAnswerTaken():
@@ -177,10 +184,13 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             if event.granted:
                 _require_open(state, event.approval)
             how = Settlement.GRANTED if event.granted else Settlement.DENIED
+            if not event.granted and state.proposal is not None and state.proposal.call in _calls_of(state, event.approval):
+                _propose(state, state.proposal.call, is_denied=True, comment=event.reason, discards=event.discard)
             _settle(state, event, how, str(event.by))
         case CallDenied():
             state.totals.denials += 1
             advance(state, event)
+            _propose(state, event.call, is_over=True)
         case ModelFailed():
             state.requests = without(state.requests, event.request)
             if event.usage.input_tokens or event.usage.output_tokens:
@@ -269,6 +279,17 @@ def _answered(state: SessionState, message: MessageId) -> None:
     state.expiries = without(state.expiries, message)
     state.owed = without(state.owed, message)
     state.queue = tuple(waiting for waiting in state.queue if waiting != message)
+
+
+def _calls_of(state: SessionState, approval: ApprovalId) -> tuple[CallId, ...]:
+    open_approval = state.approvals.get(approval)
+    return () if open_approval is None else open_approval.calls
+
+
+def _propose(state: SessionState, call: CallId, **changes: object) -> None:
+    """Note how the answer to the last change set goes on, if this is its call."""
+    if state.proposal is not None and state.proposal.call == call:
+        state.proposal = state.proposal._replace(**changes)
 
 
 def _choose_git_directory(state: SessionState, call: CallId) -> None:

@@ -97,6 +97,8 @@ class OpenWork:
     permitted: tuple[CallId, ...] = ()
     """The calls that may be running, in the order they were permitted."""
     approvals: Mapping[ApprovalId, OpenApproval] = field(default_factory=dict[ApprovalId, OpenApproval])
+    only: Mapping[CallId, tuple[str, ...]] = field(default_factory=dict[CallId, tuple[str, ...]])
+    """For each open call whose change set was accepted in part, the accepted paths."""
     program: SavedProgram | None = None
     """The program that waits inside a call, at the furthest point it has reached."""
 
@@ -162,7 +164,10 @@ def advance(work: OpenWork, event: OpenWorkEvent) -> None:
         case ApprovalAnswered():
             answered = work.approvals.get(event.approval)
             if event.granted and answered is not None and answered.calls:
-                _stand(work, answered.calls[0], standing=CallStatus.ANSWERED, covers=answered.asked.covers, answered_by=event.by)
+                first = answered.calls[0]
+                _stand(work, first, standing=CallStatus.ANSWERED, covers=answered.asked.covers, answered_by=event.by)
+                if event.only is not None:
+                    work.only = {**work.only, first: event.only}
             work.approvals = without(work.approvals, event.approval)
         case ApprovalExpired() | ApprovalWithdrawn():
             work.approvals = without(work.approvals, event.approval)
@@ -222,6 +227,8 @@ def _close(work: OpenWork, call: CallId) -> None:
     if closed is None:
         return
     work.calls = without(work.calls, call)
+    only = work.only.get(call)
+    work.only = without(work.only, call)
     if closed.approval is None:
         return
     approval = work.approvals.get(closed.approval)
@@ -234,4 +241,6 @@ def _close(work: OpenWork, call: CallId) -> None:
             if heir.approval == closed.approval and heir.standing is CallStatus.ASKED:
                 answered = heir._replace(standing=CallStatus.ANSWERED, covers=closed.covers, answered_by=closed.answered_by)
                 work.calls = {**work.calls, other: answered}
+                if only is not None:
+                    work.only = {**work.only, other: only}
                 return

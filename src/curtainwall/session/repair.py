@@ -2,16 +2,20 @@
 
 from curtainwall.model import AnyEvent, CallDropped, CallId, CallLost, Millis, ModelFailed, TurnEnded, TurnStatus
 from curtainwall.session.open_work import CallStatus, OpenCall
-from curtainwall.session.state import SessionState
+from curtainwall.session.state import SessionState, is_application
 
 
 def closers(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
     """Return the events that close what a crash left open.
 
     A permitted call may or may not have run. We record that this is unknown and never rerun it automatically. Asks stay open, and the turn
-    waits to be resumed.
+    waits to be resumed. Accepted changes stay permitted: applying them may be repeated, so whoever takes the session over finishes that.
     """
-    events: list[AnyEvent] = [CallLost(at=at, call=call) for call, open_ in state.calls.items() if open_.standing is CallStatus.PERMITTED]
+    events: list[AnyEvent] = [
+        CallLost(at=at, call=call)
+        for call, open_ in state.calls.items()
+        if open_.standing is CallStatus.PERMITTED and not is_application(open_)
+    ]
     firsts = state.firsts()
     for call, open_ in state.calls.items():
         first = firsts.get(open_.approval) if open_.approval is not None else None

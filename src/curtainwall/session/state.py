@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from curtainwall import policy
 from curtainwall.model import (
+    APPLY_CHANGES,
     BUILTIN_AGENT,
     ApprovalId,
     Basis,
     BudgetKind,
+    CallId,
     Digest,
     Grant,
     GrantId,
@@ -31,7 +33,7 @@ from curtainwall.model import (
     Usage,
     Workspace,
 )
-from curtainwall.session.open_work import CallStatus, OpenWork
+from curtainwall.session.open_work import CallStatus, OpenCall, OpenWork
 
 _FROM_SURE_TO_UNSURE = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
 
@@ -55,6 +57,23 @@ class Settled(NamedTuple):
     how: Settlement
     by: str
     at: Millis
+
+
+class ChangeProposal(NamedTuple):
+    """The last change set that was presented: its call, its turn, and its answer so far.
+
+    `only` are the paths that were accepted, if not all were. `comment` is what the agent is told with a denial.
+    """
+
+    call: CallId
+    changes: str
+    turn: TurnId | None
+    is_over: bool = False
+    is_accepted: bool = False
+    is_denied: bool = False
+    only: tuple[str, ...] | None = None
+    comment: str = ""
+    discards: bool = False
 
 
 @dataclass(slots=True)
@@ -167,6 +186,7 @@ class SessionState(OpenWork):
     compacted_at: int = 0
     git_directory: str = ""
     """Where git works when a call names no path, as last set by the agent; empty for the workspace."""
+    proposal: ChangeProposal | None = None
 
     def copy(self) -> "SessionState":
         """Return a copy that can evolve without changing this state."""
@@ -198,6 +218,11 @@ class SessionState(OpenWork):
             return False
         asked = (call in self.calls and self.calls[call].standing is CallStatus.ASKED for call in self.parked_on)
         return not self.parked_on or not all(asked)
+
+    @property
+    def applying(self) -> CallId | None:
+        """Return the call that may apply accepted changes and has no outcome yet."""
+        return next((call for call, it in self.calls.items() if is_application(it)), None)
 
     @property
     def is_held(self) -> bool:
@@ -240,6 +265,11 @@ class SessionState(OpenWork):
             labels=frozenset(self.labels),
             team=self.opened.team,
         )
+
+
+def is_application(call: OpenCall) -> bool:
+    """Tell whether a call may apply accepted changes. Applying may be repeated, so a crash does not make its outcome unknown."""
+    return call.subject.tool == APPLY_CHANGES and call.standing is CallStatus.PERMITTED
 
 
 def _weaker(one: Basis, other: Basis) -> Basis:

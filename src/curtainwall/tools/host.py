@@ -1,23 +1,33 @@
 """Tool hosts behind the `ToolHost` port: the native tools with plans, and the hub that adds the tools of servers."""
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import JsonValue
 
-from curtainwall.facts import Masker, PathRoots
+from curtainwall.facts import Masker, PathRoots, quoted
 from curtainwall.model import (
+    GIT_PUSH,
     PROPOSE_PLAN,
     BadCall,
     CallPermitted,
     Place,
     Prepared,
+    Role,
+    RuleId,
     SessionId,
+    SessionViews,
     Subject,
     ToolResult,
     ToolSpec,
+    ViewFailed,
+    ViewUse,
+    is_beneath,
     subject_digest,
+    working_in,
+    works_on_view,
 )
 from curtainwall.tools.catalogue import Catalogue
 from curtainwall.tools.meaning import Setting, prepare
@@ -80,6 +90,15 @@ PrepareStep = Callable[[str, JsonValue, Place], Prepared]
 
 _LONG = 100_000
 
+_ON_VIEW: Final = ("filesystem.", "git.", "shell.")
+_VIEW_RULE: Final = RuleId("view-edit")
+_NO_VIEW: Final = "review-mode"
+_NOT_IN_VIEW: Final = {
+    "git.clone": "files are all that reaches the project, and a repository in it would not; clone into another directory",
+    "git.pull": "commits stay in the view, so the project would get the files without them; have the user pull, or use the mode `ask`",
+}
+_CHANGES: Final = frozenset({Role.WRITE_PATH, Role.DELETE_PATH})
+
 
 class NativeTools:
     """The tools that run in this process."""
@@ -95,8 +114,14 @@ class NativeTools:
         contained: Collection[str] = (),
         refiners: Mapping[str, Refiner] | None = None,
         server_refiner: Refiner | None = None,
+        views: SessionViews | None = None,
+        without_view: Collection[str] = (),
     ) -> None:
+        """`without_view` are tools of ours that something else runs, which knows nothing of views."""
         self.catalogue = catalogue
+        self._views = views
+        self._without_view = frozenset(without_view)
+        self._is_ours = True
         self._home = home
         self._masker = masker
         self._runners = dict(runners or {})
@@ -109,7 +134,7 @@ class NativeTools:
         """Return a server's tools with the same settings; `of_others` refines each of their calls, then `refiners` do."""
         names = (spec.full_name for spec in catalogue.listing())
         refiners = {name: _chained(self._of_others, (refiners or {}).get(name)) for name in names}
-        return NativeTools(
+        tools = NativeTools(
             catalogue,
             home=self._home,
             masker=self._masker,
@@ -118,6 +143,8 @@ class NativeTools:
             contained=self._contained,
             refiners=refiners,
         )
+        tools._is_ours = False
+        return tools
 
     def find(self, tool: str) -> ToolSpec | None:
         """Return the catalogue's entry for `server.tool`."""
@@ -129,7 +156,30 @@ class NativeTools:
         return tuple(spec for spec in self.catalogue.listing() if spec.full_name in runs and not spec.for_house)
 
     def prepare(self, tool: str, arguments: JsonValue, place: Place, step: PrepareStep | None = None) -> Prepared:
-        """Check, interpret and mask the arguments; raise `BadCall`. `step` prepares the steps of a plan."""
+        """Check, interpret and mask the arguments; raise `BadCall`. `step` prepares the steps of a plan.
+
+        What works on a view is interpreted there: its paths are those of the project, and what they mean is what the view has.
+        """
+        if not works_on_view(place.workspace, place.mode):
+            return self._prepare(tool, arguments, place, step)
+        if not self._works_on_view(tool, place):
+            prepared = self._prepare(tool, arguments, place, step)
+            _require_no_change(prepared, place)
+            return prepared
+        if tool in self._without_view:
+            raise BadCall(_NO_VIEW, f"`{tool}` is run by this program, which knows no views, so it is not there in review mode")
+        try:
+            # Where nothing runs, nothing is mounted to judge it.
+            use = None if self._views is None else self._views.enter(place)
+            with working_in(use):
+                prepared = self._prepare(tool, arguments, place, step)
+        except ViewFailed as fault:
+            raise BadCall(_NO_VIEW, f"this cannot be judged in the session's view: {fault}") from fault
+        if (why := _NOT_IN_VIEW.get(tool)) is not None and _changed_path(prepared, place) is not None:
+            raise BadCall(_NO_VIEW, f"`{tool}` does not work in the project in review mode: {why}")
+        return replace(prepared, on_view=True)
+
+    def _prepare(self, tool: str, arguments: JsonValue, place: Place, step: PrepareStep | None) -> Prepared:
         mounts = ((INSIDE, place.workspace.path),) if place.agent in self._contained else ()
         scene = PathRoots(workspace=place.workspace.path, home=self._home, mounts=mounts)
         working_directory = place.git_directory or place.workspace.path
@@ -141,7 +191,7 @@ class NativeTools:
             return prepared
         try:
             return refiner(prepared, place)
-        except BadCall:
+        except (BadCall, ViewFailed):
             raise
         except Exception as error:
             # As with the arguments, any error here must deny the call.
@@ -167,8 +217,9 @@ class NativeTools:
         if runner is None:
             return ToolResult(ok=False, value="this tool cannot run on this machine yet")
         try:
-            result = await runner(prepared, permit, place)
-        except CannotDo as error:
+            with working_in(await self._enter(prepared, permit, place)):
+                result = await runner(prepared, permit, place)
+        except (CannotDo, ViewFailed) as error:
             result = ToolResult(ok=False, value=str(error))
         if result.is_logged:
             return result
@@ -176,6 +227,52 @@ class NativeTools:
         is_long = len(str(result.value)) > _LONG
         masked = await run_in_thread(place.session, partial(self.masked, result.value)) if is_long else self.masked(result.value)
         return result if masked is result.value else ToolResult(ok=result.ok, value=masked)
+
+    def _works_on_view(self, tool: str, place: Place) -> bool:
+        # A push publishes what is in the project, so only what a human has accepted.
+        is_one = self._is_ours and tool.startswith(_ON_VIEW) and tool != GIT_PUSH
+        return is_one and works_on_view(place.workspace, place.mode)
+
+    async def _enter(self, prepared: Prepared, permit: CallPermitted, place: Place) -> ViewUse | None:
+        """Return a use of the view that a call has to run in, or None if it runs on the workspace itself; raise if it may not run.
+
+        INVARIANT: a call runs where it was judged. The mode may have changed since.
+        """
+        tool = prepared.subject.tool
+        on_view = self._works_on_view(tool, place)
+        rules = {*permit.verdict.because, *(rule for finding in permit.verdict.findings for rule in finding.because)}
+        if on_view is not prepared.on_view or (_VIEW_RULE in rules and not on_view):
+            raise CannotDo("the mode of the session changed after this call was judged; make it again")
+        if not on_view:
+            return None
+        if self._views is None:
+            raise CannotDo("there are no views in this program, so this does not run in review mode")
+        use = await run_in_thread(place.session, partial(self._views.enter, place), _close_use)
+        if use is None:
+            raise CannotDo("the view of this session could not be entered")
+        return use
+
+
+def _close_use(use: ViewUse | None) -> None:
+    if use is not None:
+        use.close()
+
+
+def _changed_path(prepared: Prepared, place: Place) -> str | None:
+    """Return a path of the workspace that a call would change, if any."""
+    changed = (it.value for it in prepared.subject.resources if it.role in _CHANGES)
+    return next((path for path in changed if is_beneath(path, place.workspace.path)), None)
+
+
+def _require_no_change(prepared: Prepared, place: Place) -> None:
+    """Refuse a call that would change the project itself; raise `BadCall`."""
+    changed = _changed_path(prepared, place)
+    if changed is not None and not prepared.subject.tool.startswith("session."):
+        raise BadCall(
+            _NO_VIEW,
+            f"`{prepared.subject.tool}` would change {quoted(changed)} in the project itself, which stays as it is in review mode; use the "
+            "`filesystem` tools or `shell.run`, or leave it to the user",
+        )
 
 
 class ToolHub:

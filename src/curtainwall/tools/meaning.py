@@ -24,6 +24,7 @@ from curtainwall.facts import (
 )
 from curtainwall.facts.secrets.names import is_secret_key
 from curtainwall.model import (
+    APPLY_CHANGES,
     EGRESS_SERVER,
     FOLLOW_INSTRUCTIONS,
     BadCall,
@@ -38,6 +39,7 @@ from curtainwall.model import (
     SubjectKind,
     ToolEffect,
     ToolFacts,
+    on_disk,
     record,
     runs_later,
     subject_digest,
@@ -90,8 +92,8 @@ def prepare(catalogue: Catalogue, tool: str, arguments: JsonValue, setting: Sett
 
 
 def _prepared(entry: CatalogueEntry, arguments: dict[str, JsonValue], setting: Setting) -> Prepared:
-    # Instructions are masked before use, and nothing is written.
-    if entry.itself.value != FOLLOW_INSTRUCTIONS and contains_mask(arguments):
+    # Instructions are masked before use, and nothing is written. Of change sets, only remarks about paths are in the call.
+    if entry.itself.value not in (FOLLOW_INSTRUCTIONS, APPLY_CHANGES) and contains_mask(arguments):
         raise BadCall(
             "masked-arguments",
             "an argument holds a masked secret; writing it would destroy the real one: change the other lines with `filesystem.edit_file`",
@@ -248,7 +250,7 @@ def _read_path(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role
     scene = reading.scene(meaning)
     path = canonical_path(text, scene) if meaning.follows else _canonical_entry(text, scene)
     # We cannot know what a server does with a directory.
-    whole = meaning.whole or (not reading.is_ours and isdir(path))
+    whole = meaning.whole or (not reading.is_ours and isdir(on_disk(path)))
     for role in roles:
         reading.add_path(role, path, whole=whole)
     return path
@@ -273,7 +275,7 @@ def _canonical_entry(text: str, scene: PathRoots) -> str:
     parent = canonical_path((above or "/") if slash else ".", scene)
     entry = f"{parent.rstrip('/')}/{name}"
     is_mount = any(inside == entry for inside, _ in scene.mounts)
-    return entry if not is_mount and islink(entry) else canonical_path(text, scene)
+    return entry if not is_mount and islink(on_disk(entry)) else canonical_path(text, scene)
 
 
 def _read_url(reading: _Reading, text: str, _meaning: Meaning, roles: tuple[Role, ...]) -> str:

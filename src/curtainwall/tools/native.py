@@ -5,6 +5,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from curtainwall.model import (
+    APPLY_CHANGES,
     CONNECT_SERVER,
     FOLLOW_INSTRUCTIONS,
     LOAD_SKILL,
@@ -280,6 +281,13 @@ _SESSION = (
         FOLLOW_INSTRUCTIONS, MODIFY, "Follow an instruction file of the workspace that is new or has changed.",
         _object("path content", path=_text("their file"), content=_text("the whole new text")),
         _means("path", READ),
+    ).model_copy(update={"for_house": True}),
+    _tool(
+        APPLY_CHANGES, MODIFY, "Apply what was changed in the view of the project.",
+        _object(
+            "changes", changes=_text("the digest of the change set", pattern="^[0-9a-f]{64}$"),
+            left_out=_texts("what is not in it, and why", maxItems=64),
+        ),
     ).model_copy(update={"for_house": True}),
 )  # fmt: skip
 

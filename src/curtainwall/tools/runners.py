@@ -22,6 +22,8 @@ from curtainwall.model import (
     ToolFacts,
     ToolResult,
     subject_digest,
+    view_use,
+    working_in,
 )
 
 if TYPE_CHECKING:
@@ -89,16 +91,33 @@ _Done = TypeVar("_Done")
 _SLOTS: "WeakValueDictionary[SessionId, asyncio.Semaphore]" = WeakValueDictionary()
 
 
-async def run_in_thread(session: SessionId, work: Callable[[], _Done]) -> _Done:
-    """Run work in a thread once the session has a free one; an abandoned thread counts until it ends."""
+async def run_in_thread(session: SessionId, work: Callable[[], _Done], undo: Callable[[_Done], None] | None = None) -> _Done:
+    """Run work in a thread once the session has a free one; an abandoned thread counts until it ends, and keeps its view mounted.
+
+    If nobody waits for the result any more, it is undone.
+    """
     import asyncio
 
     turn = _SLOTS.setdefault(session, asyncio.Semaphore(THREADS_AT_ONCE))
     await turn.acquire()
-    try:
-        running = asyncio.get_running_loop().run_in_executor(None, partial(copy_context().run, work))
-    except BaseException:
+    use = view_use()
+    kept = None if use is None else use.again()
+
+    def end(_: object = None) -> None:
         turn.release()
+        if kept is not None:
+            kept.close()
+
+    try:
+        with working_in(kept, closing=False):
+            running = asyncio.get_running_loop().run_in_executor(None, partial(copy_context().run, work))
+    except BaseException:
+        end()
         raise
-    running.add_done_callback(lambda _: turn.release())
-    return await asyncio.shield(running)
+    running.add_done_callback(end)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if undo is not None:
+            running.add_done_callback(lambda done: None if done.cancelled() or done.exception() is not None else undo(done.result()))
+        raise

@@ -1,4 +1,4 @@
-"""Open workspaces for shell and git: fully writable, as a read-only project, or as a project whose files that run later are fixed."""
+"""Open workspaces for shell and git: fully writable, as a view of a project, read-only, or with the files that run later fixed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -24,7 +24,7 @@ from curtainwall.host import (
     held_files_of,
     quarantine,
 )
-from curtainwall.model import HeldFile, Mode, Place, SessionId, record
+from curtainwall.model import HeldFile, Mode, Place, SessionId, inside_view, record, works_on_view
 from curtainwall.tools.runners import CannotDo
 
 CONFINED: Final = frozenset({"git", "shell"})
@@ -64,6 +64,15 @@ class Sandboxes:
     @asynccontextmanager
     async def open(self, place: Place, root: str, *, write: bool, git_works: bool = False) -> AsyncGenerator[SandboxedDirectory]:
         """Open a directory for reading, or for writing as far as the session's mode allows; check a project again afterwards."""
+        if inside_view(root) is not None:
+            # INVARIANT: a command that writes here writes to the view. Nothing is set aside: its git directories are never applied, and a
+            # human sees what runs later before it reaches the project. So commands may also run at the same time. Nor are pipes hidden:
+            # those of an overlay are not those of the project below, and a copy has none of the project's.
+            confined = Confinement(cwd=root, as_owner=True)
+            yield SandboxedDirectory(replace(confined, writable=(root,)) if write else replace(confined, readable=((root, root),)))
+            return
+        if write and works_on_view(place.workspace, place.mode) and is_beneath(root, place.workspace.path):
+            raise CannotDo("in review mode nothing changes the project itself")
         own = place.workspace.own and is_beneath(root, place.workspace.path)
         if own:
             # Only its agents write there, so its sockets and pipes belong to them.

@@ -12,9 +12,8 @@ import pytest
 from curtainwall.host.views.apply import apply_changes
 from curtainwall.host.views.choice import choose_mechanism, look_through, open_view, remove_view
 from curtainwall.host.views.copy import CopyView
-from curtainwall.host.views.holder import ViewFailed
 from curtainwall.host.views.overlay import OverlayView
-from curtainwall.model import ApplyStatus, ChangeKind, ChangeSet, ProjectView, ViewMechanism
+from curtainwall.model import ApplyStatus, ChangeKind, ChangeSet, ProjectView, ViewFailed, ViewMechanism
 from tests.support.covers import covers
 from tests.support.views import NOBODY, give_to, inside, place_of, plant, run_as, run_inside, start_inside, tree_of
 from tests.support.waiting import until

@@ -124,7 +124,7 @@ def test_names_in_the_configuration_are_known(ask: Asked, places: Places) -> Non
     ("pieces", "expected"),
     [
         (("start", "--mode", "=", "pl"), ["words", "plan"]),
-        (("start", "--mode", "="), ["words", "plan", "default", "accept-edits", "bypass"]),
+        (("start", "--mode", "="), ["words", "plan", "review", "default", "accept-edits", "bypass"]),
         (("start", "--model", "=", "anthropic", ":"), ["words", ""]),
         (("start", "--model", "anthropic", ":"), ["words", ""]),
         (("start", "--model", "script", ":", "x"), ["files"]),

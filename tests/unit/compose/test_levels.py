@@ -172,7 +172,7 @@ def test_tools_are_listed_without_the_classes_of_commands(places: Places) -> Non
 @pytest.mark.parametrize(
     ("words", "most"),
     [
-        (["policy", "explain", "filesystem.read_file", '{"path": "notes.txt"}'], 135),
+        (["policy", "explain", "filesystem.read_file", '{"path": "notes.txt"}'], 137),
         (["start", "--model", "demo", "--workspace", ".", "what can you do?"], 305),
     ],
     ids=str,

@@ -31,6 +31,7 @@ _MOST_COMPARED = 200
 # Characters of an edit. Comparing rendered lines takes too long beyond this, so only blanks are normalised there.
 _MOST_LOOKED_AT = 100_000
 _CUTS = ("characters cut]…", "more are not shown]…")
+_MARK_AT, _MARKED = 14, dict[str, Kind]({"+": "added", "-": "removed"})
 _MARKS: Mapping[Kind, str] = {"added": "+", "removed": "-", "argument": " ", "place": "@@"}
 
 # The kind of the line, and the line as the agent wrote it.
@@ -64,9 +65,11 @@ WHOLE: Final = Space(lines=5_000, letters=200_000, rest="no card holds them")
 
 
 def card_lines(ask: PendingAsk, space: Space = SMALL) -> tuple[CardLine, ...]:
-    """Return the lines of an ask's card, all escaped; a plan has every step in its head."""
+    """Return the lines of an ask's card, all escaped; those of a plan or a change set are all in its head."""
     subject, space = ask.subject, replace(space, rest=space.rest.replace("ID", ask.approval))
-    return tuple(_head(ask)) if subject.steps else (*_head(ask), *_arguments(subject, space), *_body(subject, space))
+    if subject.steps or subject.changes is not None:
+        return tuple(_head(ask))
+    return (*_head(ask), *_arguments(subject, space), *_body(subject, space))
 
 
 def card_rows(lines: Iterable[str], width: int | None) -> Iterator[str]:
@@ -110,7 +113,7 @@ def says_more(subject: Subject) -> bool:
 
 def ask_in_a_line(ask: PendingAsk, room: int = 100, name: ApprovalId | None = None) -> str:
     """Return an ask as a row of a list, under its own id or that of the newest identical ask."""
-    request = next((line for line in ask.shown.split("\n") if line.startswith("wants ")), "")
+    request = next((line for line in ask.shown.split("\n") if line.startswith(("wants ", "changes: "))), "")
     return short(f"{name or ask.approval}  {ask.subject.tool}  {request}", room)
 
 
@@ -118,6 +121,8 @@ def call_in_words(subject: Subject, room: int = 80) -> str:
     """Return a call on one line: the tool and its most telling argument, or the tools that a plan lists."""
     if subject.steps:
         return short(f"{subject.tool} {', '.join(step.tool for step in subject.steps)}", room)
+    if subject.changes is not None:
+        return short(in_order(f"{subject.tool} {subject.changes.summary}"), room)
     argument = next(((name, value) for name, value in subject.raw.items() if isinstance(value, str)), None)
     if argument is None:
         words = json.dumps(dict(subject.raw), ensure_ascii=False) if subject.raw else ""
@@ -140,6 +145,9 @@ def _head(ask: PendingAsk) -> Iterator[CardLine]:
 def _kind(line: str) -> Kind:
     if line.startswith("step "):
         return "title"
+    if line.startswith("  ") and line[_MARK_AT : _MARK_AT + 1] in _MARKED:
+        # A line of a difference on the card of a change set; its colour says no more than its mark.
+        return _MARKED[line[_MARK_AT]]
     return "rule" if line.startswith(("wants ", "because ", "label ")) else "argument" if line.startswith("with ") else "head"
 
 

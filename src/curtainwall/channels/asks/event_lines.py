@@ -152,6 +152,9 @@ def _describe_call(event: CallEvent, before: SessionActivity, typed: CommandHint
         case CallFinished():
             subject = before.subject_of(event.call)
             words = call_in_words(subject) if subject else str(event.call)
+            if subject is not None and subject.changes is not None:
+                outcome = plain_line(str((event.shown or event.result).inline))
+                return EventLine("dim", f"✓ {outcome}") if event.ok else EventLine("warn", f"✗ {outcome}")
             if event.ok and (code := _exit_code(event)):
                 return EventLine("warn", f"✗ {words}: exit code {code}")
             return EventLine("dim", f"✓ {words}") if event.ok else EventLine("warn", f"✗ {words} failed")

@@ -247,6 +247,10 @@ class Control:
                 return plain(self._line.knowledge.skills(session)).split("\n")
             case want.ShowMemory():
                 return plain(self._line.knowledge.memory(session)).split("\n")
+            case want.ShowChanges():
+                return plain(self._line.knowledge.changes(session)).split("\n")
+            case want.ShowDifference():
+                return plain(self._line.knowledge.difference(session, request.path)).split("\n")
             case want.ListSessions():
                 rows = self._desk.find(SessionQuery(text=request.text or None, without_agent=OUTSIDE, by_activity=True))
                 return [*showing.row_lines(rows, session)] or ["there is no such session"]

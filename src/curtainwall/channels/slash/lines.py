@@ -36,6 +36,7 @@ from curtainwall.model import (
 
 MODES = {
     Mode.PLAN: "looks and proposes; changes nothing",
+    Mode.REVIEW: "works on a view of the project; you are asked once, about all changes",
     Mode.DEFAULT: "its own workspace is free; in a project, edits ask",
     Mode.ACCEPT_EDITS: "edits in the project are answered with yes",
     Mode.BYPASS: "asks are answered with yes, except for credentials and budgets; denials stand",

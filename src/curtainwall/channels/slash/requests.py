@@ -212,6 +212,18 @@ class ShowMemory:
 
 
 @record
+class ShowChanges:
+    """List what was last presented as changes of the project."""
+
+
+@record
+class ShowDifference:
+    """Show the differences of what was last presented, or of one file."""
+
+    path: str = ""
+
+
+@record
 class Why:
     """Explain why an ask or a call was judged as it was."""
 
@@ -230,7 +242,22 @@ Setting = Rename | Close | Enable | Disable | SetMode | SetModel | Budget
 Move = New | Reset | Fork | Resume
 """Requests that lead to another session."""
 
-Look = Help | Logs | History | ShowSession | ListSessions | ShowRules | ShowPending | Grants | Context | ShowSkills | ShowMemory | Why
+Look = (
+    Help
+    | Logs
+    | History
+    | ShowSession
+    | ListSessions
+    | ShowRules
+    | ShowPending
+    | Grants
+    | Context
+    | ShowSkills
+    | ShowMemory
+    | ShowChanges
+    | ShowDifference
+    | Why
+)
 """Requests that show something and change nothing."""
 
 Request = Talk | Reply | Setting | Move | Look | Quit | Clear

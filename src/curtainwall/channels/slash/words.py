@@ -202,7 +202,7 @@ WORDS: Final[dict[str, SlashWord]] = {
         SlashWord("pending", "[ID | after ID]", "list the open asks, or those after one; or show one exactly as it is logged", _pending),
         SlashWord("why", "ID", "explain why an ask or a call was judged as it was", lambda rest: want.Why(_one(rest, "approval or call"))),
         SlashWord("interrupt", "", "stop the running turn and keep what was said", _no_arguments(want.Interrupt())),
-        SlashWord("mode", "[plan|default|accept-edits|bypass]", "show or change how much is done without asking", _mode),
+        SlashWord("mode", "[plan|review|ask|accept-edits|bypass]", "show or change how much is done without asking", _mode),
         SlashWord("model", "[NAME]", "show or change the model", lambda rest: want.SetModel(_name(rest))),
         SlashWord("rules", "", "list the rules in force", _no_arguments(want.ShowRules())),
         SlashWord(
@@ -237,6 +237,8 @@ WORDS: Final[dict[str, SlashWord]] = {
         SlashWord("rename", "NAME", "give this session another name", _rename),
         SlashWord("skills", "", "list the skills of this session, and which of them ask", _no_arguments(want.ShowSkills())),
         SlashWord("memory", "", "show what sessions here can recall, and where it is kept", _no_arguments(want.ShowMemory())),
+        SlashWord("changes", "", "list what was last presented as changes of the project", _no_arguments(want.ShowChanges())),
+        SlashWord("diff", "[FILE]", "show those changes line by line, or those of one file", lambda rest: want.ShowDifference(_name(rest))),
         SlashWord("clear", "", "clear the screen; nothing is forgotten", _no_arguments(want.Clear())),
         SlashWord("close", "[--force] [REASON]", "end this session; its log and workspace stay, and it can be resumed", _close),
         SlashWord("quit", "", "leave; the session stays open, and so do its asks", _no_arguments(want.Quit())),

@@ -272,7 +272,10 @@ class OneShot:
 
     async def _deny(self, approval: ApprovalId) -> bool:
         """Deny an ask; return False if that was refused and the ask may stay open."""
-        command = AnswerApproval(by=self._who, approval=approval, granted=False, reason=_DENIED)
+        ask = self._activity.asks.get(approval)
+        # With a reason, an agent works on a change set that was denied and presents it again, which would never end.
+        reason = "" if ask is not None and ask.subject.changes is not None else _DENIED
+        command = AnswerApproval(by=self._who, approval=approval, granted=False, reason=reason)
         try:
             await self._line.desk.send(self._session, command)
         except CurtainwallError as error:

@@ -30,13 +30,16 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.operations.lookup import find_approval
-from curtainwall.session import inert, scope_of_answer
+from curtainwall.session import inert, scope_of_answer, visible
 
 OnlyOption = Annotated[bool, typer.Option("--only", help="this one alone, and not those that are identical")]
 
 
 def approve(
     approval: IdArgument,
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE…]", help="of a change set, only these files, as they are listed")
+    ] = None,
     scope: Annotated[
         GrantScope, typer.Option("--for", help="once, for the session, or for every session in the project")
     ] = GrantScope.ONCE,
@@ -44,8 +47,12 @@ def approve(
     only: OnlyOption = False,
     output: OutputOption = Output.TEXT,
 ) -> int:
-    """Grant an approval: once, for the session, or for the project. Identical asks of its job that came before are granted as well."""
-    return _settle(_Answer(approval, session, only, granted=True, scope=scope), output)
+    """Grant an approval: once, for the session, or for the project. Identical asks of its job that came before are granted as well.
+
+    Of a change set, files may be named as they are listed: only those are accepted, and the rest stays in the session's view.
+    """
+    paths = tuple(files) if files else None
+    return _settle(_Answer(approval, session, only, granted=True, scope=scope, paths=paths), output)
 
 
 def deny(
@@ -53,10 +60,14 @@ def deny(
     reason: Annotated[str, typer.Option(help="why, for the agent and the log")] = "",
     session: SessionOption = None,
     only: OnlyOption = False,
+    discard: Annotated[bool, typer.Option("--discard", help="of a change set: also forget the changes in the session's view")] = False,
     output: OutputOption = Output.TEXT,
 ) -> int:
-    """Deny an approval. Identical asks of its job that came before are denied as well."""
-    return _settle(_Answer(approval, session, only, granted=False, reason=reason), output)
+    """Deny an approval. Identical asks of its job that came before are denied as well.
+
+    With a reason, the agent works on a denied change set and presents it again; without one it stays in the session's view.
+    """
+    return _settle(_Answer(approval, session, only, granted=False, reason=reason, discard=discard), output)
 
 
 @record
@@ -69,6 +80,8 @@ class _Answer:
     granted: bool
     scope: GrantScope = GrantScope.ONCE
     reason: str = ""
+    paths: tuple[str, ...] | None = None
+    discard: bool = False
 
 
 @record
@@ -99,7 +112,15 @@ def _settle(answer: _Answer, output: Output) -> int:
             raise AlreadyAnswered(settled_words(row))
         others = () if answer.only else answered_with(row, open_joined(store))[:-1]
     scope = scope_of_answer(answer.scope, row.covers)
-    command = AnswerApproval(by=local_user(), approval=row.approval, granted=answer.granted, scope=scope, reason=answer.reason)
+    command = AnswerApproval(
+        by=local_user(),
+        approval=row.approval,
+        granted=answer.granted,
+        scope=scope,
+        reason=answer.reason,
+        only=answer.paths,
+        discard=answer.discard,
+    )
     outcome = asyncio.run(_answer_together(home, (key_of(row), *others), command, row.covers))
     for (session, approval), why in outcome.refused.items():
         if len(outcome.asks) > 1:
@@ -140,6 +161,9 @@ def _show(row: ApprovalRow, command: AnswerApproval, outcome: _Outcome) -> None:
         revocation = revocation or f"grants {', '.join(grants)}; `curtainwall grants revoke ID` takes one back"
         how_far = f"for the {command.scope.value} ({revocation})" if grants else "once"
         show(f"granted {how_far}: {inert(row.tool)}")
+        if command.only is not None:
+            show("\n".join(f"  only {visible(path)}" for path in command.only))
+            return
         show("\n".join(f"  {cover.role} {inert(in_order(cover.value))}  [{', '.join(cover.rules)}]" for cover in row.covers))
     else:
         show(f"denied: {inert(row.tool)}")
@@ -157,6 +181,7 @@ def _answer_json(row: ApprovalRow, command: AnswerApproval, outcome: _Outcome) -
         "scope": command.scope.value if command.granted else None,
         "grant": outcome.grant_of(row.session),
         "reason": command.reason,
+        **({} if command.only is None else {"only": list(command.only)}),
         "covers": covers_json(row),
         "identical": [{"id": ask, "session": of, "grant": outcome.grant_of(of)} for of, ask in outcome.settled if (of, ask) != key_of(row)],
         "unsettled": [{"id": ask, "session": of, "why": str(why)} for (of, ask), why in outcome.refused.items()],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from curtainwall.cli.modes import parse_mode
 from curtainwall.cli.screen import (
     Misuse,
     Output,
@@ -106,7 +107,7 @@ WorkspaceOption = Annotated[
 ]
 ProjectOption = Annotated[Path | None, typer.Option(metavar="DIR", help="a project that the user named, in place of --workspace")]
 PolicyOption = Annotated[list[Path] | None, typer.Option("--policy", help="a rule file to add; may be given more than once")]
-ModeOption = Annotated[Mode, typer.Option(help="the session's mode")]
+ModeOption = Annotated[Mode, typer.Option(parser=parse_mode, metavar="MODE", help="the session's mode")]
 LabelsOption = Annotated[str, typer.Option(help="what the session has touched, with commas: sensitive,untrusted-content")]
 
 

@@ -27,6 +27,7 @@ from curtainwall.channels.terminal import (
 )
 from curtainwall.cli.asks import card_text
 from curtainwall.cli.global_options import is_quiet
+from curtainwall.cli.modes import parse_mode
 from curtainwall.cli.screen import Misuse, confirm, hint, note, require_directory
 from curtainwall.compose.agents import ContainerKind, RunningAgents, all_agents, model_finder, remember_image, run_agents, session_spec
 from curtainwall.compose.ask_files import ask_files_of
@@ -218,7 +219,14 @@ def start(
         str | None,
         typer.Option(metavar="IMAGE", help="for agents in containers: build on this image, `dev`, or `devcontainer` as the project says"),
     ] = None,
-    mode: Annotated[Mode | None, typer.Option(help="default, plan (reads only), accept-edits, bypass")] = None,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(
+            parser=parse_mode,
+            metavar="MODE",
+            help="ask (default), review (changes are presented together), plan (reads only), accept-edits, bypass",
+        ),
+    ] = None,
     name: Annotated[str, typer.Option(help="what to call the session")] = "",
     resume: Annotated[str | None, typer.Option(metavar="ID", help="go on with a session")] = None,
     fork: Annotated[str | None, typer.Option(metavar="ID", help="begin with what another session knows")] = None,

@@ -5,8 +5,9 @@ import re
 import stat
 from typing import NoReturn
 
+from curtainwall.facts.paths import real_path
 from curtainwall.facts.refusal import Unclear, quoted
-from curtainwall.model import is_beneath, record
+from curtainwall.model import is_beneath, on_disk, record
 
 # Reading it blocks all other work, and a plan may name many repositories; real configs have a few hundred lines.
 _MAX_CONFIG = 1 << 18
@@ -141,7 +142,7 @@ def _git_directory(here: str, limit: str) -> str | None:
     """Return the directory with git's files, if a directory is the top of a working tree or a bare repository."""
     inside = os.path.join(here, ".git")
     try:
-        mode = os.lstat(inside).st_mode
+        mode = os.lstat(on_disk(inside)).st_mode
     except OSError:
         mode = 0
     if stat.S_ISREG(mode):
@@ -154,7 +155,8 @@ def _git_directory(here: str, limit: str) -> str | None:
 
 
 def _is_git_directory(path: str) -> bool:
-    return os.path.lexists(os.path.join(path, "HEAD")) and all(os.path.isdir(os.path.join(path, part)) for part in ("objects", "refs"))
+    at = on_disk(path)
+    return os.path.lexists(os.path.join(at, "HEAD")) and all(os.path.isdir(os.path.join(at, part)) for part in ("objects", "refs"))
 
 
 def _follow_pointer(here: str, pointer: str, limit: str) -> str:
@@ -163,8 +165,8 @@ def _follow_pointer(here: str, pointer: str, limit: str) -> str:
     target = text.removeprefix("gitdir: ").rstrip("\r\n")
     if not text.startswith("gitdir: ") or not target or "\n" in target:
         raise Unclear(f"{quoted(pointer)} does not say which repository this is")
-    directory = _require_inside(os.path.realpath(os.path.join(here, target)), pointer, limit)
-    if not os.path.lexists(os.path.join(directory, "HEAD")):
+    directory = _require_inside(real_path(os.path.join(here, target)), pointer, limit)
+    if not os.path.lexists(on_disk(os.path.join(directory, "HEAD"))):
         raise Unclear(f"{quoted(pointer)} leads to {quoted(directory)}, which is no git directory")
     return directory
 
@@ -172,9 +174,9 @@ def _follow_pointer(here: str, pointer: str, limit: str) -> str:
 def _common(directory: str, limit: str) -> str:
     """Return the directory whose config counts; a worktree's own directory must be `worktrees/NAME` in it."""
     pointer = os.path.join(directory, "commondir")
-    if not os.path.lexists(pointer):
+    if not os.path.lexists(on_disk(pointer)):
         return directory
-    common = _require_inside(os.path.realpath(os.path.join(directory, _read(pointer, _MAX_POINTER).rstrip("\r\n"))), pointer, limit)
+    common = _require_inside(real_path(os.path.join(directory, _read(pointer, _MAX_POINTER).rstrip("\r\n"))), pointer, limit)
     if os.path.dirname(directory) != os.path.join(common, "worktrees"):
         raise Unclear(f"{quoted(pointer)} leads to {quoted(common)}, where this worktree does not belong")
     return common
@@ -188,7 +190,7 @@ def _require_inside(directory: str, pointer: str, limit: str) -> str:
 
 def _entries_of(directory: str) -> tuple[GitConfigEntry, ...]:
     path = os.path.join(directory, "config")
-    entries = read_entries(_read(path, _MAX_CONFIG)) if os.path.lexists(path) else ()
+    entries = read_entries(_read(path, _MAX_CONFIG)) if os.path.lexists(on_disk(path)) else ()
     for entry in entries:
         if entry.section in ("include", "includeif"):
             raise Unclear("the repository's config includes other files, which could change where its remotes lead")
@@ -204,7 +206,7 @@ def open_no_link(path: str, _flags: int) -> int:
 
 def read_bytes(path: str, limit: int) -> bytes:
     """Return the content of a git file, which must be regular and within the limit; raise `OSError` if it is missing."""
-    with open(path, "rb", opener=open_no_link) as file:
+    with open(on_disk(path), "rb", opener=open_no_link) as file:
         data = file.read(limit + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
     if data is None or len(data) > limit:
         raise Unclear(f"{quoted(path)} is not a file of ordinary size")

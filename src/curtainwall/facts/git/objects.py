@@ -14,7 +14,7 @@ from typing import BinaryIO, Final, Self
 
 from curtainwall.facts.git.config import Repository, open_no_link, read_bytes
 from curtainwall.facts.refusal import Unclear, quoted
-from curtainwall.model import record
+from curtainwall.model import on_disk, record
 
 _MAX_COMMIT: Final = 1 << 18
 _MAX_PACKS: Final = 256
@@ -121,7 +121,7 @@ class Commits:
             self._packs = []
             with suppress(OSError):
                 folder = os.path.join(self._objects, "pack")
-                names = [name.removesuffix(".idx") for name in sorted(os.listdir(folder)) if name.endswith(".idx")]
+                names = [name.removesuffix(".idx") for name in sorted(os.listdir(on_disk(folder))) if name.endswith(".idx")]
                 for name in names[:_MAX_PACKS]:
                     with suppress(OSError):
                         index, pack = (self._opened(os.path.join(folder, name + kind)) for kind in (".idx", ".pack"))
@@ -129,7 +129,7 @@ class Commits:
         return self._packs
 
     def _opened(self, path: str) -> BinaryIO:
-        return self._open.enter_context(open(path, "rb", opener=open_no_link, buffering=0))
+        return self._open.enter_context(open(on_disk(path), "rb", opener=open_no_link, buffering=0))
 
 
 class _Pack:

@@ -10,7 +10,7 @@ import re
 from curtainwall.facts.git.config import Repository, find_repository
 from curtainwall.facts.refusal import Unclear, quoted
 from curtainwall.facts.urls import canonical_url
-from curtainwall.model import FORGES, HostFacts, record
+from curtainwall.model import FORGES, HostFacts, on_disk, record
 
 _MAX_REMOTE = 4_096
 _MAX_PLACES = 32
@@ -90,7 +90,9 @@ def _addresses(repository: Repository, name: str, *, push: bool) -> tuple[str, .
             bases[entry.key].setdefault(entry.subsection, []).append(_require_value(entry.value, entry.subsection))
     urls, push_urls = own["url"], [_rewritten(url, bases["insteadof"]) or url for url in own["pushurl"]]
     if not urls:
-        if "/" not in name and any(os.path.lexists(os.path.join(repository.directory, old, name)) for old in ("remotes", "branches")):
+        if "/" not in name and any(
+            os.path.lexists(on_disk(os.path.join(repository.directory, old, name))) for old in ("remotes", "branches")
+        ):
             raise Unclear(f"the remote {quoted(name)} is kept in a file of git's old ways")
         urls = [name]
         if ":" not in name and not push_urls:

@@ -9,7 +9,7 @@ import re
 from posixpath import normpath
 
 from curtainwall.facts.refusal import Unclear, quoted
-from curtainwall.model import ancestors, is_beneath
+from curtainwall.model import ancestors, is_beneath, on_disk
 
 _RANGE = re.compile(r"\.{2,}")
 
@@ -37,5 +37,5 @@ def paths_in_revision(text: str, directory: str, workspace: str) -> tuple[str, .
 def _tops(directory: str, workspace: str) -> tuple[str, ...]:
     """Return the possible top directories of the repository: git skips an invalid `.git` and continues above it."""
     limit = workspace if is_beneath(directory, workspace) else directory
-    above = [place for place in reversed(ancestors(directory)) if is_beneath(place, limit) and os.path.lexists(f"{place}/.git")]
+    above = [place for place in reversed(ancestors(directory)) if is_beneath(place, limit) and os.path.lexists(on_disk(f"{place}/.git"))]
     return (*above, directory)

@@ -2,6 +2,8 @@
 
 A canonical path was judged with all its links resolved. If someone puts a link into it afterwards, the call fails instead of using another
 file.
+
+While a call works on a view of a project, every path beneath the project is opened in the view, by the same rules.
 """
 
 import ctypes
@@ -14,7 +16,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from curtainwall.model import record
+from curtainwall.model import inside_view, record
 
 
 @record
@@ -69,12 +71,12 @@ class LinkInTheWay(OSError):
 
 def open_beneath(path: str, flags: int, *, by_walking: bool = False) -> int:
     """Return a descriptor for a canonical path; raise `LinkInTheWay` if any component is a link."""
-    names = _components(path)
-    if not by_walking:
-        opened = _openat2("/".join(names) or ".", flags | os.O_CLOEXEC)
-        if opened is not None:
-            return opened
-    return _walk(names, flags | os.O_CLOEXEC)
+    with _start(path) as (start, names):
+        if not by_walking:
+            opened = _openat2(start, "/".join(names) or ".", flags | os.O_CLOEXEC, path)
+            if opened is not None:
+                return opened
+        return _walk(start, names, flags | os.O_CLOEXEC, path)
 
 
 @contextmanager
@@ -83,6 +85,10 @@ def open_directory_above(path: str) -> Generator[tuple[int, str]]:
     above, _, name = path.rpartition("/")
     if not name:
         raise IsADirectoryError(errno.EISDIR, "the root directory is in no other", path)
+    inside = inside_view(path)
+    if inside is not None and not inside[1]:
+        # INVARIANT: the directory above a view is that of the project itself, where nothing is changed.
+        raise OSError(errno.EBUSY, "it is the project itself, which stays as it is in review mode", path)
     directory = open_beneath(above or "/", _DIRECTORY)
     try:
         yield directory, name
@@ -124,10 +130,11 @@ def replace_file(path: str, content: bytes, *, only_new: bool = False) -> None:
 
 def make_directories(path: str) -> bool:
     """Create a directory and its missing parents; tell whether anything was created."""
-    here = os.open("/", _WALK)
     made = False
+    with _start(path) as (start, names):
+        here = os.dup(start)
     try:
-        for name in _components(path):
+        for name in names:
             is_new = False
             try:
                 os.mkdir(name, 0o777, dir_fd=here)
@@ -177,41 +184,51 @@ def _components(path: str) -> list[str]:
     return names
 
 
-def _openat2(relative: str, flags: int) -> int | None:
-    """Return a descriptor, or None if the kernel (or a filter around us) does not offer the call."""
-    how = b"".join(word.to_bytes(8, sys.byteorder) for word in (flags, 0, _RESOLVE))
-    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+@contextmanager
+def _start(path: str) -> Generator[tuple[int, list[str]]]:
+    """Yield a descriptor of the directory that a canonical path starts in, the root or a view, and the names from there."""
+    names = _components(path)
+    inside = inside_view(path)
+    if inside is not None:
+        yield inside[0], inside[1].split("/") if inside[1] else []
+        return
+    root = os.open("/", _WALK)
     try:
-        for _ in range(_TRIES):
-            opened = _libc.syscall(
-                ctypes.c_long(_OPENAT2),
-                ctypes.c_int(root),
-                ctypes.c_char_p(os.fsencode(relative)),
-                ctypes.c_char_p(how),
-                ctypes.c_size_t(24),
-            )
-            if opened >= 0:
-                return int(opened)
-            fault = ctypes.get_errno()
-            # The kernel reports EAGAIN when something in the path was renamed during the look-up.
-            if fault not in {errno.EAGAIN, errno.EINTR}:
-                break
-        else:
-            raise LinkInTheWay(errno.EAGAIN, "the path keeps changing", f"/{relative}")
+        yield root, names
     finally:
         os.close(root)
+
+
+def _openat2(start: int, relative: str, flags: int, path: str) -> int | None:
+    """Return a descriptor, or None if the kernel (or a filter around us) does not offer the call."""
+    how = b"".join(word.to_bytes(8, sys.byteorder) for word in (flags, 0, _RESOLVE))
+    for _ in range(_TRIES):
+        opened = _libc.syscall(
+            ctypes.c_long(_OPENAT2),
+            ctypes.c_int(start),
+            ctypes.c_char_p(os.fsencode(relative)),
+            ctypes.c_char_p(how),
+            ctypes.c_size_t(24),
+        )
+        if opened >= 0:
+            return int(opened)
+        fault = ctypes.get_errno()
+        # The kernel reports EAGAIN when something in the path was renamed during the look-up.
+        if fault not in {errno.EAGAIN, errno.EINTR}:
+            break
+    else:
+        raise LinkInTheWay(errno.EAGAIN, "the path keeps changing", path)
     if fault in _MISSING_CALL:
         return None
     if fault in {errno.ELOOP, errno.EXDEV}:
-        raise LinkInTheWay(fault, "a link stands in the way", f"/{relative}")
-    raise OSError(fault, os.strerror(fault), f"/{relative}")
+        raise LinkInTheWay(fault, "a link stands in the way", path)
+    raise OSError(fault, os.strerror(fault), path)
 
 
-def _walk(names: list[str], flags: int) -> int:
-    path = "/" + "/".join(names)
+def _walk(start: int, names: list[str], flags: int, path: str) -> int:
     if not names:
-        return os.open("/", flags)
-    here = os.open("/", _WALK)
+        return os.open(".", flags, dir_fd=start)
+    here = os.dup(start)
     try:
         for name in names[:-1]:
             next_directory = _step(here, name, path)

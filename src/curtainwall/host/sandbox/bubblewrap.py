@@ -17,7 +17,7 @@ from curtainwall.host.sandbox.filter import filter_program
 from curtainwall.host.sandbox.limits import counts_processes, holds_processes
 from curtainwall.host.sandbox.shares import ShareLimits, limits_of_this_machine
 from curtainwall.host.sandbox.sockets import can_broker
-from curtainwall.model import record
+from curtainwall.model import on_disk, record
 
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 # What programs need to start and to check certificates; no accounts, keys or service settings.
@@ -150,7 +150,7 @@ def _given(plan: Plan, confinement: Confinement) -> None:
 def _existing(paths: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
     for path in sorted(paths, key=lambda path: path.count("/")):
         with suppress(FileNotFoundError, NotADirectoryError):
-            yield path, stat.S_ISDIR(os.lstat(path).st_mode)
+            yield path, stat.S_ISDIR(os.lstat(on_disk(path)).st_mode)
 
 
 def file_of(content: bytes) -> int:

@@ -12,6 +12,7 @@ from curtainwall.host.sandbox import owner_entry
 from curtainwall.host.sandbox.cgroups import ProcessGroup, make_group
 from curtainwall.host.sandbox.confinement import Bounds, Confinement
 from curtainwall.host.sandbox.shares import SandboxUsage, Share
+from curtainwall.model import on_disk
 
 _OPEN_FILES: Final = 4096
 _PAGE: Final = resource.getpagesize()
@@ -155,8 +156,9 @@ class DiskRoom:
         self._spare = spare
         self._before: dict[int, tuple[str, int, int]] = {}
         for path in directories:
+            # What is written in a view takes room where its changes are kept.
             with suppress(OSError):
-                self._before.setdefault(os.stat(path).st_dev, (path, *_free(path)))
+                self._before.setdefault(os.stat(on_disk(path)).st_dev, (path, *_free(path)))
 
     def missing(self) -> str | None:
         """Return a message if a disk is nearly full and was less so before; None if there is room."""
@@ -172,5 +174,5 @@ class DiskRoom:
 
 def _free(path: str) -> tuple[int, int]:
     """Return the free bytes and inodes; a disk that does not count inodes has room for any number."""
-    stats = os.statvfs(path)
+    stats = os.statvfs(on_disk(path))
     return stats.f_bavail * stats.f_frsize, stats.f_favail if stats.f_files else 1 << 62

@@ -18,6 +18,7 @@ from curtainwall.host.sandbox.confinement import MIB, Bridge, Confinement, Confi
 from curtainwall.host.sandbox.limits import DiskRoom, overuse, owner_words, set_limits, usage_of
 from curtainwall.host.sandbox.shares import CommandPlace, SandboxUsage, Share, charged
 from curtainwall.host.sandbox.sockets import broker_words, with_sockets_held
+from curtainwall.model import view_use
 
 _CHUNK: Final = 65_536
 _DRAIN_FACTOR: Final = 256
@@ -27,7 +28,10 @@ _SETUP_SECONDS: Final = 30.0
 
 # Bubblewrap ties a process to our life only after it has started it. So the first program inside reports that it is ready and continues
 # when we answer; if we are gone by then, nothing ever runs.
-GATE: Final = 'echo >&"$1"; read -r go <&"$2" || exit 125; r=$1 g=$2 s=$3; shift 3; exec {r}>&- {g}<&- {s}<&- "$@"'
+# The descriptors that led into a view are closed before anything of the agent's runs.
+GATE: Final = (
+    'for v in $4; do exec {v}<&-; done; echo >&"$1"; read -r go <&"$2" || exit 125; r=$1 g=$2 s=$3; shift 4; exec {r}>&- {g}<&- {s}<&- "$@"'
+)
 
 
 class ConfinedProcess(Piped):
@@ -238,6 +242,9 @@ async def _start(argv: Sequence[str], confinement: Confinement, charge: Charge, 
     # Decided once: the process must start as the same user that its limits are prepared for.
     confinement = replace(confinement, as_owner=owner is not None)
     plan = await asyncio.to_thread(plan_of, confinement)
+    # In a view the paths below mean what the view has there, to bubblewrap too.
+    use = view_use()
+    into_view, view_descriptors = ((), ()) if use is None else (use.entrance.words_as_us, use.entrance.descriptors)
     # Of each pipe we keep one end and pass on the other.
     pipes = {name: os.pipe2(os.O_CLOEXEC) for name in ("status", "bounded", "ready", "go")}
     status, ready = pipes["status"][0], pipes["ready"][0]
@@ -247,12 +254,13 @@ async def _start(argv: Sequence[str], confinement: Confinement, charge: Charge, 
         words = [*plan.words, "--json-status-fd", str(theirs[0]), "--block-fd", str(theirs[2])]
         theirs.append(file_of(b"".join(os.fsencode(word) + b"\0" for word in words)))
         # Bubblewrap holds our end of the status pipe too: it would abort halfway if it could not write its status.
-        gate = ["/bin/bash", "-c", GATE, "gate", str(theirs[1]), str(theirs[3]), str(status)]
+        gate = ["/bin/bash", "-c", GATE, "gate", str(theirs[1]), str(theirs[3]), str(status), " ".join(map(str, view_descriptors))]
         # INVARIANT: an empty environment. Everyone inside can see what the first process was started with.
         process = await asyncio.create_subprocess_exec(
-            *broker_words(confinement), *owner_words(owner, confinement), argv[0], "--args", str(theirs[-1]), "--", *gate, *argv[1:],
+            *broker_words(confinement), *into_view, *owner_words(owner, confinement),
+            argv[0], "--args", str(theirs[-1]), "--", *gate, *argv[1:],
             stdin=PIPE if stdin else DEVNULL, stdout=PIPE if stdout is None else stdout, stderr=PIPE, env={},
-            pass_fds=(*plan.descriptors, *theirs, status), cwd="/",
+            pass_fds=(*plan.descriptors, *theirs, status, *view_descriptors), cwd="/",
         )  # fmt: skip
     except (OSError, ValueError) as fault:
         for descriptor in (status, ready, bounded, go):

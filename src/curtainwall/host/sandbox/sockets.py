@@ -12,6 +12,7 @@ from typing import Final
 from curtainwall.host.sandbox import connect_broker
 from curtainwall.host.sandbox.confinement import HOME, Confinement, Sockets
 from curtainwall.host.sandbox.filter import broker_program
+from curtainwall.model import on_disk
 
 _OWN_MOUNTS: Final = ("/tmp", "/dev/shm", HOME)  # noqa: S108 - inside
 _TRIAL_SECONDS: Final = 30.0
@@ -68,7 +69,7 @@ def _given_sockets(confinement: Confinement) -> str:
     sockets: list[str] = []
     for path in confinement.given:
         with suppress(OSError):
-            status = os.lstat(path)
+            status = os.lstat(on_disk(path))
             if stat.S_ISSOCK(status.st_mode):
                 sockets.append(f"{status.st_dev}-{status.st_ino}")
     return ",".join(sockets)
@@ -87,12 +88,14 @@ def find_fifos(root: str, *, sockets: bool = False) -> tuple[str, ...]:
     paths: list[str] = []
     pending = [root]
     while pending:
-        with suppress(OSError), os.scandir(pending.pop()) as listing:
+        directory = pending.pop()
+        with suppress(OSError), os.scandir(on_disk(directory)) as listing:
             for entry in listing:
+                path = f"{directory.rstrip('/')}/{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
-                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink() and _is_fifo(entry.path, sockets=sockets):
-                    paths.append(entry.path)
+                    pending.append(path)
+                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink() and _is_fifo(path, sockets=sockets):
+                    paths.append(path)
                     if len(paths) > MOST_FIFOS:
                         raise TooManyFifos
     return tuple(paths)
@@ -100,7 +103,7 @@ def find_fifos(root: str, *, sockets: bool = False) -> tuple[str, ...]:
 
 def _is_fifo(path: str, *, sockets: bool) -> bool:
     try:
-        mode = os.lstat(path).st_mode
+        mode = os.lstat(on_disk(path)).st_mode
     except OSError:
         return False
     return stat.S_ISFIFO(mode) or (sockets and stat.S_ISSOCK(mode))

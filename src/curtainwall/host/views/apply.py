@@ -26,7 +26,6 @@ from curtainwall.host.files.beneath import (
     sync_file_system,
 )
 from curtainwall.host.views.differences import database_part, is_git
-from curtainwall.host.views.holder import ViewFailed
 from curtainwall.host.views.sealed import ContentsLost, SealedContents
 from curtainwall.host.views.states import LIST, digest_of, kind_of, mode_of, read_entry
 from curtainwall.model import (
@@ -39,6 +38,7 @@ from curtainwall.model import (
     FileKind,
     FileState,
     TryLater,
+    ViewFailed,
     path_order,
 )
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from curtainwall.host.views.copy import MOST_BYTES, MOST_FILES, CopyView
 from curtainwall.host.views.direct import DirectView
-from curtainwall.host.views.holder import Holder, ViewFailed
+from curtainwall.host.views.holder import Holder
 from curtainwall.host.views.overlay import OverlayView, delete_tree, project_owner
-from curtainwall.model import ProjectView, ViewChoice, ViewMechanism
+from curtainwall.model import ProjectView, ViewChoice, ViewFailed, ViewMechanism
 
 _MOST_LOOKED_AT: Final = 500_000
 _NO_OVERLAY: Final = ("overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "ecryptfs", "fuse", "vboxsf")

@@ -12,12 +12,12 @@ from typing import Final
 from curtainwall.host.files.beneath import FileOwner, LinkInTheWay, give, open_beneath, open_directory_above
 from curtainwall.host.views.bases import Bases, BaseState
 from curtainwall.host.views.differences import Differences, Spot, is_git
-from curtainwall.host.views.holder import Holder, Layers, ViewFailed
+from curtainwall.host.views.holder import Holder, Layers
 from curtainwall.host.views.overlay import delete_tree, failing, project_owner
 from curtainwall.host.views.sealed import SealedContents, copy_bytes
 from curtainwall.host.views.states import LIST, kind_of, mode_of, read_entry
 from curtainwall.host.views.upper import MAX_DEPTH
-from curtainwall.model import ChangeSet, Entrance, FileKind, FileState, ViewChoice, ViewMechanism
+from curtainwall.model import ChangeSet, Entrance, FileKind, FileState, ViewChoice, ViewFailed, ViewMechanism
 
 MOST_FILES: Final = 20_000
 MOST_BYTES: Final = 512 * 1024 * 1024
@@ -71,7 +71,7 @@ class CopyView:
         if self._holder is None:
             self._holder = Holder(self._project, self._owner, self._state / "lock")
         root = self._holder.mount(Layers(str(self._copy)))
-        self._entrance = Entrance(self._project, root, self._holder.words(self._owner), self._holder.namespaces)
+        self._entrance = self._holder.entrance(root, self._owner)
         return self._entrance
 
     def leave(self) -> None:

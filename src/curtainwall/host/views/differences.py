@@ -7,10 +7,9 @@ from typing import Final
 
 from curtainwall.host.files.beneath import is_there
 from curtainwall.host.views.bases import UNKNOWN_BASE, Bases, BaseState
-from curtainwall.host.views.holder import ViewFailed
 from curtainwall.host.views.sealed import SealedContents
 from curtainwall.host.views.states import DirectoryEntry, read_entry
-from curtainwall.model import SYNCED_TOGETHER, ChangeKind, ChangeSet, FileChange, FileKind, FileState, path_order
+from curtainwall.model import SYNCED_TOGETHER, ChangeKind, ChangeSet, FileChange, FileKind, FileState, ViewFailed, path_order
 
 MOST_CHANGES: Final = 20_000
 """How many paths one change set may have; nobody could review more."""

@@ -11,15 +11,11 @@ from typing import Final
 
 from curtainwall.host.files.beneath import FileOwner
 from curtainwall.host.views import holder_entry
-from curtainwall.model import CurtainwallError
+from curtainwall.model import Entrance, ViewFailed
 
 _ANSWER_SECONDS: Final = 30.0
 _LONGEST: Final = 65_536
 _DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class ViewFailed(CurtainwallError):
-    """The view could not be mounted, read or changed; the project is as it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +93,13 @@ class Holder:
             self._process.kill()
             self._process.wait()
 
-    def words(self, owner: FileOwner) -> tuple[str, ...]:
-        """Return the words that start a program in its namespaces, as the owner of the project."""
-        nsenter, setpriv = _required("nsenter"), _required("setpriv")
+    def entrance(self, root: int, owner: FileOwner) -> Entrance:
+        """Return the way into what is mounted, with the words that start a program there as us and as the owner of the project."""
         user, mounts = self.namespaces
-        words = (nsenter, "--preserve-credentials", f"--user=/proc/self/fd/{user}", f"--mount=/proc/self/fd/{mounts}", "--")
-        if (owner.user, owner.group) == (os.geteuid(), os.getegid()):
-            return words
-        return (*words, setpriv, f"--reuid={owner.user}", f"--regid={owner.group}", "--clear-groups", "--")
+        as_us = (_required("nsenter"), "--preserve-credentials", f"--user=/proc/self/fd/{user}", f"--mount=/proc/self/fd/{mounts}", "--")
+        setpriv = (_required("setpriv"), f"--reuid={owner.user}", f"--regid={owner.group}", "--clear-groups", "--")
+        is_us = (owner.user, owner.group) == (os.geteuid(), os.getegid())
+        return Entrance(self._project, root, as_us if is_us else (*as_us, *setpriv), self.namespaces, as_us)
 
     def _ask(self, *request: str) -> tuple[int, ...]:
         try:

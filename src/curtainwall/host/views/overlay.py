@@ -10,11 +10,11 @@ from typing import Final
 from curtainwall.host.files.beneath import FileOwner, open_beneath
 from curtainwall.host.views.bases import UNKNOWN_BASE, Bases
 from curtainwall.host.views.differences import Differences, Spot
-from curtainwall.host.views.holder import Holder, Layers, ViewFailed
+from curtainwall.host.views.holder import Holder, Layers
 from curtainwall.host.views.sealed import SealedContents
 from curtainwall.host.views.states import LIST, read_entry
 from curtainwall.host.views.upper import Upper, prune, was_copied_up
-from curtainwall.model import ChangeSet, Entrance, ViewChoice, ViewMechanism
+from curtainwall.model import ChangeSet, Entrance, ViewChoice, ViewFailed, ViewMechanism
 
 _CLOCK: Final = ".clock"
 
@@ -47,7 +47,7 @@ class OverlayView:
                 self._bases.since = moment(self._state / _CLOCK)
                 self._bases.save(durably=False)
             root = holder.mount(Layers(str(self._upper), str(work)))
-        self._entrance = Entrance(self._project, root, holder.words(self._owner), holder.namespaces)
+        self._entrance = holder.entrance(root, self._owner)
         return self._entrance
 
     def leave(self) -> None:

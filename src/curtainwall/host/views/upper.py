@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from curtainwall.host.views.differences import MOST_CHANGES, Spot, is_git
-from curtainwall.host.views.holder import ViewFailed
 from curtainwall.host.views.states import LIST
+from curtainwall.model import ViewFailed
 
 MAX_DEPTH: Final = 128
 _OPAQUE: Final = "user.overlay.opaque"

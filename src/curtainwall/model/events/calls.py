@@ -13,9 +13,13 @@ from curtainwall.model.subjects import Subject
 from curtainwall.model.verdicts import Verdict
 
 
-def _is_none(value: Who | None) -> bool:
+def _is_none(value: object) -> bool:
     # Left out by default, so that permits without an ask are stored as by earlier versions.
     return value is None
+
+
+def _is_false(value: bool) -> bool:
+    return not value
 
 
 class CallRequested(Event):
@@ -66,6 +70,10 @@ class ApprovalAnswered(Event):
     by: Who
     scope: GrantScope = GrantScope.ONCE
     reason: str = ""
+    only: tuple[str, ...] | None = Field(default=None, exclude_if=_is_none)
+    """The only changes of a change set that were accepted; None for all."""
+    discard: bool = Field(default=False, exclude_if=_is_false)
+    """A change set was denied and is to be forgotten."""
 
 
 class ApprovalExpired(Event):
@@ -111,6 +119,8 @@ class CallPermitted(Event):
     labels: tuple[LabelSource, ...] = ()
     approved_by: Who | None = Field(default=None, exclude_if=_is_none)
     """Who approved this very call; None if a rule, a mode or the answer to another call permitted it."""
+    only: tuple[str, ...] | None = Field(default=None, exclude_if=_is_none)
+    """The only changes of a change set that may be applied; None for all."""
 
     @property
     def is_approved_by_human(self) -> bool:

@@ -56,6 +56,14 @@ class Knowledge(Protocol):
         """Return the notes that a session can recall, and where they are stored; raise `NotFound`."""
         ...
 
+    def changes(self, session: SessionId) -> str:
+        """Return the list of what a session last presented as changes of its project; raise `NotFound`."""
+        ...
+
+    def difference(self, session: SessionId, path: str = "") -> str:
+        """Return the differences of what a session last presented, or of one file of it; raise `NotFound`."""
+        ...
+
 
 class Places(Protocol):
     """Maps places to sessions, and knows who may do more there than talk."""

@@ -1,24 +1,12 @@
 """Where a session meets its view of a project: the port that every mechanism fills."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Protocol
 
-from curtainwall.model.changes import ChangeSet, ViewChoice
-
-
-@dataclass(frozen=True, slots=True)
-class Entrance:
-    """The way into a mounted view: `root` is a descriptor of its directory, and `words` start a program that sees it at the project's path.
-
-    The words are put before the program's own; `descriptors` must be passed to it under their numbers. All of them belong to the view and
-    are closed when it is left.
-    """
-
-    path: str
-    root: int
-    words: tuple[str, ...] = ()
-    descriptors: tuple[int, ...] = ()
+from curtainwall.model.changes import AppliedChanges, ChangeSet, ViewChoice
+from curtainwall.model.ids import SessionId
+from curtainwall.model.tools import Place
+from curtainwall.model.view_uses import Entrance, ViewUse
 
 
 class ProjectView(Protocol):
@@ -47,4 +35,39 @@ class ProjectView(Protocol):
 
     def close(self) -> None:
         """Leave the view and end the process that held its mount; its changes are kept, and it may be entered again."""
+        ...
+
+
+class SessionViews(Protocol):
+    """The views of the sessions of this process. The methods may take long, so a coroutine calls them in a thread."""
+
+    def fault(self, project: str) -> str:
+        """Return why no view of a project is possible here, or ""."""
+        ...
+
+    def enter(self, place: Place) -> ViewUse | None:
+        """Mount the view that a call works on and return one use of it, which the caller closes; raise `ViewFailed`.
+
+        It is None for a call that works on the workspace itself, because that is the session's own or the mode is not `review`.
+        """
+        ...
+
+    def leave(self, session: SessionId) -> None:
+        """Unmount a session's view, or have that done when its last use ends; called when a turn ends and when a session is let go."""
+        ...
+
+    def changes(self, place: Place) -> ChangeSet:
+        """Leave the view and return what was changed in it, without what the user's own ignore rules leave out; raise `ViewFailed`."""
+        ...
+
+    def settle(self, place: Place, changes: ChangeSet, *, apply: bool) -> AppliedChanges:
+        """Apply changes and forget their paths in the view, or only forget them; this may be repeated. Raise `TryLater`, `ViewFailed`."""
+        ...
+
+
+class ViewContents(Protocol):
+    """What files of a change set hold, before and after, put aside when the change set was made."""
+
+    def content(self, session: SessionId, digest: str) -> bytes:
+        """Return a content by its digest; raise `ViewFailed` if it is missing or damaged."""
         ...

@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 from pydantic import JsonValue
 
 from curtainwall.model import (
+    APPLY_CHANGES,
     LOAD_SKILL,
     MOVE_FILE,
     PROPOSE_PLAN,
@@ -76,6 +77,7 @@ from curtainwall.model import (
     denial,
     record,
     stricter,
+    works_on_view,
 )
 from curtainwall.runtime.gate.human_words import human_words
 from curtainwall.runtime.gate.modes import within_mode
@@ -84,7 +86,7 @@ from curtainwall.runtime.gate.waits import OrphanedAsks, WaitingCalls
 from curtainwall.runtime.no_hooks import NoHooks
 from curtainwall.runtime.sessions.actor import Actor
 from curtainwall.runtime.sessions.registry import SessionRegistry
-from curtainwall.session import CallStatus, OpenCall, inert
+from curtainwall.session import CallStatus, OpenCall, inert, is_application
 
 
 class CallsUnderWay:
@@ -132,7 +134,7 @@ class CallsUnderWay:
 _LONG: Final = 100_000
 _A_WORD: Final = 500
 # These may name many paths in few characters, or need a repository, all skills or big files to be read. A thread costs little beside that.
-_SLOW: Final = ("shell.", "git.", PROPOSE_PLAN, LOAD_SKILL, MOVE_FILE)
+_SLOW: Final = ("shell.", "git.", PROPOSE_PLAN, LOAD_SKILL, MOVE_FILE, APPLY_CHANGES)
 # We know what these do with a directory, and no server can have these names.
 _OURS: Final = ("filesystem.", "session.", "teams.", "fetch.")
 
@@ -146,7 +148,9 @@ class CallPreparer:
 
     async def prepare(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
         """Return what a call means; raise `BadCall`."""
-        if not tool.startswith(_SLOW) and not _is_long(arguments) and not self._looks_into(tool):
+        # The first call on a view mounts it.
+        is_slow = tool.startswith(_SLOW) or works_on_view(place.workspace, place.mode)
+        if not is_slow and not _is_long(arguments) and not self._looks_into(tool):
             return self._tools.prepare(tool, arguments, place)
         turn = self._turns.setdefault(place.session, asyncio.Lock())
         await turn.acquire()
@@ -279,6 +283,8 @@ class SessionGate:
                 return Answer(call=call, verdict=_ask_verdict(approval.asked), waiting=True)
             place = actor.state.place
             pending = _resumed_call(call, open_, place, arguments)
+            if is_application(open_):
+                return await self._apply_again(actor, pending)
             with self._waiting.on(call):
                 try:
                     await self._waiting.take_over(actor, call)
@@ -288,6 +294,20 @@ class SessionGate:
                 except asyncio.CancelledError:
                     await asyncio.shield(self._let_go(actor, pending, has_left=False))
                     raise
+
+    async def _apply_again(self, actor: Actor, pending: _PendingCall) -> Answer:
+        """Apply accepted changes whose outcome is unknown: whoever did it before ended, and applying may be repeated."""
+        recorded = (it.event for it in self._registry.feed.read(actor.stream))
+        permit = next(event for event in recorded if isinstance(event, CallPermitted) and event.call == pending.call)
+        try:
+            prepared = await self._preparer.prepare(pending.tool, pending.arguments, pending.place)
+            # INVARIANT: what is applied again is exactly what was permitted; what the paths mean by now decides nothing.
+            subject = prepared.subject.model_copy(update={"digest": permit.digest})
+        except BadCall as bad:
+            result = ToolResult(ok=False, value=f"the changes were accepted, and cannot be applied any more: {bad}")
+            shown = await record_outcome(actor, permit, result, self._registry.stores.blobs, inspects=False)
+            return Answer(call=pending.call, verdict=permit.verdict, result=ToolResult(ok=False, value=shown))
+        return await self._run(actor, pending, replace(prepared, subject=subject), permit)
 
     async def _keep_answer(self, actor: Actor, call: CallId) -> Answer:
         """Drop a call whose real arguments are gone. The answer counts for the agent's next call with the same ones.
@@ -324,7 +344,8 @@ class SessionGate:
             except CommandRefused:
                 # It has ended, or the session has, or it holds a permit.
                 open_ = actor.state.calls.get(pending.call)
-                if open_ is None or open_.permit is None:
+                if open_ is None or open_.permit is None or is_application(open_):
+                    # Accepted changes are finished by whoever takes the session over.
                     return
                 payload = Payload(inline="interrupted before it ran")
                 await write_outcome(actor, FinishCall(by=SYSTEM, call=pending.call, permit=open_.permit, ok=False, result=payload))
@@ -396,8 +417,8 @@ class SessionGate:
 
     async def _try_approver(self, actor: Actor, subject: Subject, approval: ApprovalId) -> None:
         """Step 7, if configured: an automatic approver can only approve; otherwise the ask goes to humans."""
-        if self._approver is None or subject.steps or subject.masked:
-            # A plan is approved for later, and an approver does not see what a mask hides, so both are left to humans.
+        if self._approver is None or subject.steps or subject.masked or subject.changes is not None:
+            # A plan is approved for later, an approver does not see what a mask hides, and reviews are for humans.
             return
         try:
             words = human_words(self._registry.feed, actor.stream, self._registry.rules())
@@ -441,10 +462,14 @@ class SessionGate:
         if actor.state.mode is not pending.place.mode:
             # The mode changed while a human or a hook decided. Use the stricter of what was shown and what holds now.
             pending = replace(pending, place=replace(pending.place, mode=stricter(pending.place.mode, actor.state.mode)))
+        applies = prepared.subject.tool == APPLY_CHANGES
         try:
             running = self._tools.run(prepared, permit, pending.place)
-            result = await within_mode(actor, prepared.subject.effect, pending.place.mode, running)
+            # What was accepted is applied as a whole, also if the mode changes meanwhile.
+            result = await (running if applies else within_mode(actor, prepared.subject.effect, pending.place.mode, running))
         except asyncio.CancelledError:
+            if applies:
+                raise
             cut = ToolResult(ok=False, value="interrupted: the call may have had its effect, in part or whole")
             # Even if the outcome cannot be written, the cancellation must reach its caller.
             with suppress(CurtainwallError):

@@ -28,7 +28,7 @@ from curtainwall.runtime.sessions.decider import Decider, DecisionDraft, Follow,
 from curtainwall.runtime.sessions.feed import Tail
 from curtainwall.runtime.sessions.folds import FoldedLog
 from curtainwall.runtime.sessions.stores import Stores
-from curtainwall.session import CallStatus, SessionState
+from curtainwall.session import CallStatus, SessionState, is_application
 
 _A_MOMENT, _A_WHILE = 0.005, 1.0
 
@@ -188,7 +188,8 @@ class Actor:
     @property
     def is_idle(self) -> bool:
         """Tell whether the session can be dropped from memory: nobody holds it, nothing is pending, no permitted call is running."""
-        running = any(call.standing is CallStatus.PERMITTED for call in self.state.calls.values())
+        # Accepted changes are applied by a holder, or by whoever takes the session over.
+        running = any(call.standing is CallStatus.PERMITTED and not is_application(call) for call in self.state.calls.values())
         return not (self.holders or self._tickets or self._work.is_set() or self._is_deciding or running) and self._is_free.is_set()
 
     @property

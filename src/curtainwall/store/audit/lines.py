@@ -187,7 +187,7 @@ def _call(event: CallEvent) -> dict[str, JsonValue]:
         case CallPermitted():
             content = {"call": event.call, "permit": event.permit, "digest": event.digest, "because": [*event.verdict.because]}
             content["answered_by"] = [*event.answered_by]
-            return content | _labels(event.labels)
+            return content | _only(event.only) | _labels(event.labels)
         case CallFinished():
             return {"call": event.call, "permit": event.permit, "ok": event.ok, "result": _measure(event.result)}
         case CallLost():
@@ -236,7 +236,8 @@ def _approval(event: ApprovalEvent) -> dict[str, JsonValue]:
             return {"approval": event.approval, "call": event.call}
         case ApprovalAnswered():
             content = {"approval": event.approval, "granted": event.granted, "by": str(event.by)}
-            return content | {"scope": event.scope.value, "reason": event.reason}
+            content |= {"scope": event.scope.value, "reason": event.reason}
+            return content | _only(event.only) | ({"discard": True} if event.discard else {})
         case ApprovalExpired():
             return {"approval": event.approval}
         case ApprovalWithdrawn():
@@ -247,6 +248,10 @@ def _approval(event: ApprovalEvent) -> dict[str, JsonValue]:
 
 def _covers(covers: tuple[Cover, ...]) -> JsonValue:
     return [{"role": cover.role.value, "value": cover.value, "rules": [*cover.rules]} for cover in covers]
+
+
+def _only(paths: tuple[str, ...] | None) -> dict[str, JsonValue]:
+    return {} if paths is None else {"only": [*paths]}
 
 
 def _labels(labels: tuple[LabelSource, ...]) -> dict[str, JsonValue]:

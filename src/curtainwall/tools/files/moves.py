@@ -1,5 +1,6 @@
 """Move a file or directory: a call is bound to the contents that were judged, and moves those or nothing."""
 
+import errno
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, cast
@@ -8,7 +9,7 @@ from pydantic import JsonValue
 
 from curtainwall.facts import Masker, quoted
 from curtainwall.host import Contents, ContentsChanged, Extent, Unbound, move_contents, move_entry, read_contents
-from curtainwall.model import MOVE_FILE, BadCall, PathFacts, Place, Prepared, Resource, Role, is_beneath, runs_later
+from curtainwall.model import MOVE_FILE, BadCall, PathFacts, Place, Prepared, Resource, Role, inside_view, is_beneath, runs_later, view_use
 from curtainwall.tools.runners import CannotDo, Refiner, refined
 from curtainwall.tools.schema_check import RULE
 
@@ -17,6 +18,9 @@ EXTENT_LEAVING: Final = Extent(entries=10_000, size=1024**3, closed=True)
 
 EXTENT_INSIDE: Final = Extent(entries=1_000, size=64 * 1024**2)
 """The limit for inspecting moves within the workspace; more is moved uninspected, and the card says so."""
+
+EXTENT_IN_VIEW: Final = Extent(entries=100_000, size=4 * 1024**3)
+"""The limit for a directory of the project that is moved in a view, where the kernel cannot rename it and it is copied."""
 
 _UNSEEN: Final = "something too big or too unusual to look at, so what is in it is not part of this approval"
 _UNREADABLE: Final = "something that cannot be read, or is too much to be read, so nothing will be moved"
@@ -64,8 +68,7 @@ def move(arguments: Mapping[str, JsonValue], name: Callable[[str], str]) -> str:
         else:
             if isinstance(digest, str) and read_contents(source, EXTENT_INSIDE).digest != digest:
                 raise ContentsChanged(source)
-            move_entry(source, destination)
-            is_left_behind = False
+            is_left_behind = not _rename(source, destination)
     except FileExistsError:
         raise CannotDo(f"{name(destination)} is already there; delete it first, or choose another name") from None
     except (ContentsChanged, Unbound):
@@ -74,14 +77,27 @@ def move(arguments: Mapping[str, JsonValue], name: Callable[[str], str]) -> str:
     return f"{message}; what changed meanwhile, or could not be deleted, is still at {name(source)}" if is_left_behind else message
 
 
+def _rename(source: str, destination: str) -> bool:
+    """Rename a path, or copy a directory that a view cannot rename; tell whether nothing was left behind."""
+    try:
+        move_entry(source, destination)
+    except OSError as fault:
+        if fault.errno != errno.EXDEV or inside_view(source) is None or inside_view(destination) is None:
+            raise
+        contents = read_contents(source, EXTENT_IN_VIEW)
+        return move_contents(source, destination, contents.digest, EXTENT_IN_VIEW)
+    return True
+
+
 def _leaves(resources: tuple[Resource, ...], place: Place) -> bool:
     """Tell whether a move crosses the boundary of the workspace, or ends where something runs later automatically."""
-    root = place.workspace.path
+    root, is_in_view = place.workspace.path, view_use() is not None
     paths = [resource for resource in resources if resource.role in (Role.DELETE_PATH, Role.WRITE_PATH)]
     return any(
         not is_beneath(resource.value, root)
-        or runs_later(resource.value, root)
-        or (isinstance(resource.facts, PathFacts) and resource.facts.runs_later)
+        # In a view nothing runs by itself, and a human sees what would run later before it reaches the project.
+        or (not is_in_view and runs_later(resource.value, root))
+        or (not is_in_view and isinstance(resource.facts, PathFacts) and resource.facts.runs_later)
         for resource in paths
     )
 

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from curtainwall.facts import Masker, Piece, quoted
 from curtainwall.host import LinkInTheWay, delete_entry, make_directories, open_beneath, replace_file
-from curtainwall.model import CallPermitted, Place, Prepared, ToolResult, record
+from curtainwall.model import CallPermitted, Place, Prepared, ToolResult, on_disk, record
 from curtainwall.tools.files.diff import split_lines, unified_difference
 from curtainwall.tools.files.globs import Glob
 from curtainwall.tools.files.moves import move
@@ -94,7 +94,7 @@ def _runner(operation: _Operation, masker: Masker, is_protected: Callable[[str],
 def _is_small(path: str) -> bool:
     """Guess whether reading a file is faster than starting a thread for it; nothing else depends on this."""
     try:
-        status = os.lstat(path)
+        status = os.lstat(on_disk(path))
     except OSError:
         return True
     return stat.S_ISREG(status.st_mode) and status.st_size <= _SMALL

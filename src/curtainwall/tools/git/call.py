@@ -6,16 +6,17 @@ import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final, cast
 
 from pydantic import JsonValue
 
 from curtainwall.facts import Unclear, canonical_remotes, is_beneath, quoted
 from curtainwall.host import Confinement, Finished, make_directories
-from curtainwall.model import HostFacts, Mode, Place, Prepared, Role, is_git_directory, record, runs_later
+from curtainwall.model import HostFacts, Mode, Place, Prepared, Role, inside_view, is_git_directory, record, runs_later
 from curtainwall.tools.git.confined import LOCAL, LocalRepository, find_repository, try_git
 from curtainwall.tools.git.network import GitNetwork, GitTarget
-from curtainwall.tools.runners import CannotDo
+from curtainwall.tools.runners import CannotDo, run_in_thread
 from curtainwall.tools.sandbox import SandboxedDirectory, Sandboxes
 
 _FEW: Final = 5
@@ -74,7 +75,8 @@ class GitCall:
     def is_careful(self) -> bool:
         """Tell whether files that run later must stay as they are."""
         own = self.place.workspace.own and is_beneath(self.path, self.place.workspace.path)
-        return not own and self.place.mode is not Mode.BYPASS
+        # What changes in a view is shown to a human before it reaches the project.
+        return not own and inside_view(self.path) is None and self.place.mode is not Mode.BYPASS
 
     @property
     def names_secrets(self) -> bool:
@@ -142,7 +144,7 @@ async def make_directory(call: GitCall, path: str) -> bool:
     """Create a judged directory; return whether it is new."""
     call.refuse_protected(path)
     try:
-        return await asyncio.to_thread(make_directories, path)
+        return await run_in_thread(call.place.session, partial(make_directories, path))
     except OSError as fault:
         raise CannotDo(f"{quoted(path)} cannot be made: {(fault.strerror or 'unknown').lower()}") from fault
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from curtainwall.facts import is_beneath, quoted
+from curtainwall.facts import is_beneath, quoted, real_path
 from curtainwall.host import MIB, Bounds, Confinement, ConfinementFailed, Finished, Sockets, run_confined
-from curtainwall.model import Place, record
+from curtainwall.model import Place, on_disk, record
 from curtainwall.tools.runners import CannotDo
 
 LOCAL: Final = Bounds(seconds=120, output=4 * MIB, file_size=4096 * MIB)
@@ -55,7 +55,7 @@ def find_repository(path: str, place: Place) -> LocalRepository:
     here: str = path
     while True:
         marker = os.path.join(here, ".git")
-        if os.path.lexists(marker):
+        if os.path.lexists(on_disk(marker)):
             real = _git_directory(here, marker)
             if is_beneath(real, here):
                 return LocalRepository(path, here, here)
@@ -70,14 +70,14 @@ def find_repository(path: str, place: Place) -> LocalRepository:
 
 
 def _git_directory(here: str, marker: str) -> str:
-    if os.path.isfile(marker) and not os.path.islink(marker):
-        return os.path.realpath(os.path.join(here, read_marker(marker)))
-    return os.path.realpath(marker)
+    if os.path.isfile(on_disk(marker)) and not os.path.islink(on_disk(marker)):
+        return real_path(os.path.join(here, read_marker(marker)))
+    return real_path(marker)
 
 
 def read_marker(marker: str) -> str:
     """Return the target of a `.git` file without blocking, since it may have become a pipe meanwhile."""
-    opened = os.open(marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    opened = os.open(on_disk(marker), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(opened, "rb") as file:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise CannotDo(f"{quoted(marker)} is no regular file")
@@ -85,7 +85,8 @@ def read_marker(marker: str) -> str:
 
 
 def _is_bare(path: str) -> bool:
-    return os.path.isfile(f"{path}/HEAD") and os.path.isdir(f"{path}/objects") and os.path.isdir(f"{path}/refs")
+    at = on_disk(path)
+    return os.path.isfile(f"{at}/HEAD") and os.path.isdir(f"{at}/objects") and os.path.isdir(f"{at}/refs")
 
 
 def git_args(settings: Sequence[str]) -> list[str]:

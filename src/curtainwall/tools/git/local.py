@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from curtainwall.facts import quoted
 from curtainwall.host import Confinement
-from curtainwall.model import Role
+from curtainwall.model import Role, on_disk
 from curtainwall.tools.git.call import GitCall, denied_names, identity, make_directory, refuse_switch, shown_names
 from curtainwall.tools.git.confined import LOCAL, run_git, try_git
 from curtainwall.tools.runners import CannotDo
@@ -75,7 +75,7 @@ def _note(call: GitCall, words: str, names: Sequence[str]) -> None:
 
 def _patterns(call: GitCall, files: Sequence[str]) -> list[str]:
     """Return the patterns of secrets, except those that match a harmless file named by the call."""
-    named = [os.path.basename(path).lower() for path in files if not os.path.isdir(path)]
+    named = [os.path.basename(path).lower() for path in files if not os.path.isdir(on_disk(path))]
     return [pattern for pattern in call.parts.withheld.patterns if not any(fnmatchcase(name, pattern) for name in named)]
 
 
@@ -164,7 +164,7 @@ async def checkout(call: GitCall) -> JsonValue:
 async def init(call: GitCall) -> JsonValue:
     """Make a new repository."""
     path = call.path
-    if await asyncio.to_thread(os.path.lexists, os.path.join(path, ".git")):
+    if await asyncio.to_thread(os.path.lexists, on_disk(os.path.join(path, ".git"))):
         raise CannotDo(f"{quoted(path)} is a repository already")
     await make_directory(call, path)
     # The sandbox holds only the new directory, and there is no repository yet that could run anything.
@@ -177,6 +177,6 @@ async def set_working_dir(call: GitCall) -> JsonValue:
     """Set git's working directory from now on; the log records it in the result of this call."""
     if call.prepared.subject.masked:
         raise CannotDo("a part of the path looks like a secret, which the log does not keep; give `path` with each call instead")
-    if not await asyncio.to_thread(os.path.isdir, call.path):
+    if not await asyncio.to_thread(os.path.isdir, on_disk(call.path)):
         raise CannotDo(f"{quoted(call.path)} is not a directory")
     return call.path

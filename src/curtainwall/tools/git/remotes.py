@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from curtainwall.facts import canonical_remotes, quoted
 from curtainwall.facts.git.config import find_repository
 from curtainwall.host import Confinement
-from curtainwall.model import Mode, Role
+from curtainwall.model import Mode, Role, on_disk, works_on_view
 from curtainwall.tools.git.call import GitCall, identity, looks_at_names, make_directory, refuse_names, refuse_switch
 from curtainwall.tools.git.confined import LOCAL, LocalRepository, run_git, try_git
 from curtainwall.tools.git.network import CleanRepository, GitTarget, clean_repository, reading, run_on_network, shown
@@ -49,16 +49,16 @@ async def clone(call: GitCall) -> JsonValue:
         except BaseException:
             if is_new:
                 with suppress(OSError):
-                    os.rmdir(path)
+                    os.rmdir(on_disk(path))
             raise
     return f"{url} was cloned into {path}" + (f", on branch {quoted(head)}" if head else "; it is empty")
 
 
 def _is_free(path: str) -> bool:
     try:
-        return not os.listdir(path)
+        return not os.listdir(on_disk(path))
     except FileNotFoundError:
-        return not os.path.lexists(path)
+        return not os.path.lexists(on_disk(path))
     except OSError:
         return False
 
@@ -151,6 +151,8 @@ async def _current_branch(call: GitCall, spot: LocalRepository) -> str:
 async def push(call: GitCall) -> JsonValue:
     """Publish a branch to every judged URL."""
     spot, targets = call.spot(), call.targets(Role.WRITE_REMOTE)
+    if works_on_view(call.place.workspace, call.place.mode):
+        call.notes.append("this is the repository of the project itself: commits that were made in review mode are in the view alone")
     branch, commit = call.text("branch"), call.text("commit")
     if branch is None or commit is None:
         raise CannotDo("no branch is checked out; name one" if branch is None else f"there is no branch {quoted(branch)} to push")

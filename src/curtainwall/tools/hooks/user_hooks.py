@@ -40,7 +40,13 @@ from curtainwall.tools.hooks.settings import CLAUDE_NAMES, CommandHook, Hook, Ho
 
 _AT_ONCE: Final = 32
 _NOTHING: Final = HookReply()
-_MODES: Final = {Mode.DEFAULT: "default", Mode.PLAN: "plan", Mode.ACCEPT_EDITS: "acceptEdits", Mode.BYPASS: "bypassPermissions"}
+_MODES: Final = {
+    Mode.PLAN: "plan",
+    Mode.REVIEW: "acceptEdits",
+    Mode.DEFAULT: "default",
+    Mode.ACCEPT_EDITS: "acceptEdits",
+    Mode.BYPASS: "bypassPermissions",
+}
 
 NoteSink = Callable[[SessionId, Mapping[str, JsonValue]], Awaitable[object]]
 """Store a note about a hook with its session."""

@@ -10,14 +10,25 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from curtainwall.model import CallPermitted, Feed, ModeChanged, Place, Prepared, SessionClosed, SessionId, ToolResult, session_stream
+from curtainwall.model import (
+    CallPermitted,
+    Feed,
+    ModeChanged,
+    Place,
+    Prepared,
+    SessionClosed,
+    SessionId,
+    ToolResult,
+    session_stream,
+    works_on_view,
+)
 from curtainwall.tools.runners import CannotDo, Runner, progress_listener
 from curtainwall.tools.servers.client import ServerLost, ServerRefused, ServerSilent
 from curtainwall.tools.servers.large_entry import MOST_VALUES
 from curtainwall.tools.servers.launch import CannotStart
 from curtainwall.tools.servers.offered import encodable_text
 from curtainwall.tools.servers.reviews import Reviews, ServerCatalogue, ToolStatus
-from curtainwall.tools.servers.spec import ServerSpec
+from curtainwall.tools.servers.spec import WORKSPACE, ServerSpec
 from curtainwall.tools.servers.supervisor import ServerSupervisor, SupervisorGrounds
 
 LARGEST: Final = 4 * 1024 * 1024
@@ -111,6 +122,17 @@ def _cut(text: str, room: int) -> tuple[str, int]:
     return f"{text[:room]}\n[… {len(text) - room} characters left out …]", 0
 
 
+_SEES_PROJECT: Final = "(in review mode this server sees the project as it is, without your changes, and cannot change it)"
+
+
+def _with_note(result: ToolResult, spec: ServerSpec, place: Place) -> ToolResult:
+    """Tell the agent in review mode what a server with the workspace has seen."""
+    is_given = any(WORKSPACE in text for text in (*spec.read, *spec.write, *spec.args))
+    if not is_given or not isinstance(result.value, str) or not works_on_view(place.workspace, place.mode):
+        return result
+    return result.model_copy(update={"value": f"{result.value}\n{_SEES_PROJECT}"})
+
+
 class Servers:
     """The servers in the user's configuration. The creator must close it."""
 
@@ -152,7 +174,7 @@ class Servers:
             raise CannotDo(f"`{server}` was told to stop: {error}; the call may have had its effect") from error
         except ServerRefused as error:
             raise CannotDo(f"`{server}` refused the call: {error}") from error
-        return call_result(reply)
+        return _with_note(call_result(reply), self._specs[server], place)
 
     async def leave(self, session: SessionId) -> None:
         """Stop the servers of a session that is over."""

@@ -30,7 +30,7 @@ from curtainwall.host import (
     find_later,
     start_confined,
 )
-from curtainwall.model import CurtainwallError, Mode, Place, SessionId, record
+from curtainwall.model import CurtainwallError, Mode, Place, SessionId, record, works_on_view
 from curtainwall.tools.servers.spec import WORKSPACE, ServerSpec
 
 
@@ -196,7 +196,10 @@ async def launch(spec: ServerSpec, place: Place | None, machine: LaunchMachine) 
 
 
 def confinement_of(spec: ServerSpec, place: Place | None, machine: LaunchMachine) -> Confinement:
-    """Return the sandbox of a server. In plan mode all of it is read-only; files that run later automatically always are."""
+    """Return the sandbox of a server.
+
+    In plan mode all of it is read-only, and in review mode the project is; files that run later automatically always are.
+    """
     read, write = _paths(spec.read, place, machine), _paths(spec.write, place, machine)
     workspace = None if place is None else os.path.realpath(place.workspace.path)
     for path in (*read, *read.values(), *write, *write.values()):
@@ -207,6 +210,10 @@ def confinement_of(spec: ServerSpec, place: Place | None, machine: LaunchMachine
                 raise CannotStart(f"`{spec.name}` cannot be given {quoted(path)}: it lies in the protected path {quoted(never)}")
     if place is not None and place.mode is Mode.PLAN:
         read, write = {**read, **write}, {}
+    if place is not None and workspace is not None and works_on_view(place.workspace, place.mode):
+        # It sees the project and not the view, and what it wrote there nobody would have reviewed.
+        projects = {path: real for path, real in write.items() if is_beneath(real, workspace) or is_beneath(workspace, real)}
+        read, write = {**read, **projects}, {path: real for path, real in write.items() if path not in projects}
     writable_paths = tuple(dict.fromkeys(write.values()))
     readable = dict.fromkeys(
         (outside, inside) for path, outside in read.items() for inside in (outside, path) if outside not in writable_paths

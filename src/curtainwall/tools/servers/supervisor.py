@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from curtainwall.facts import Masker
-from curtainwall.model import Mode, Place, SessionId, record
+from curtainwall.model import Mode, Place, SessionId, record, stricter
 from curtainwall.tools.servers.client import ServerClient, ServerLost, ServerRefused, ServerSilent
 from curtainwall.tools.servers.launch import CannotStart, LaunchMachine, launch
 from curtainwall.tools.servers.offered import OfferedTool, tools_by_name
@@ -27,7 +27,10 @@ LOOK_AGAIN: Final = 60.0
 IDLE: Final = 900.0
 _RETRY_DELAYS: Final = (0.0, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 _WAITS: Final = 2.0
-_PLANNING: Final = "the mode became `plan`, so the server that could change files was ended; in plan mode one can only read"
+_RESTRICTED: Final = {
+    Mode.PLAN: "the mode became `plan`, so the server that could change files was ended; in plan mode one can only read",
+    Mode.REVIEW: "the mode became `review`, so the server that could change the project was ended; call it again, and it can read it",
+}
 
 Seen = Callable[[str, Mapping[str, OfferedTool]], None]
 """Receives a server's tools each time they are listed."""
@@ -45,11 +48,11 @@ class SupervisorGrounds:
 
 @record
 class _Key:
-    """Identifies a process; plan mode uses a separate sandbox."""
+    """Identifies a process; `rights` is a mode with a sandbox of its own, `plan` or `review`, or the default."""
 
     server: str
     session: SessionId | None
-    is_plan: bool
+    rights: Mode
 
 
 @dataclass(slots=True, eq=False)
@@ -76,14 +79,15 @@ class ServerSupervisor:
         self._slots: dict[_Key, _Slot] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
-        self._planning: set[SessionId] = set()
-        """Sessions in plan mode, whose servers may have been started with more rights."""
+        self._restricted: dict[SessionId, Mode] = {}
+        """Sessions that entered plan or review mode, whose servers may have been started with more rights."""
 
     @asynccontextmanager
     async def using(self, server: str, place: Place) -> AsyncGenerator[ServerClient]:
         """Lend the server of a session, starting it if necessary; raise `CannotStart`."""
         spec = self._specs[server]
-        key = _Key(server, None, False) if spec.shared else _Key(server, place.session, place.mode is Mode.PLAN)
+        rights = place.mode if place.mode in _RESTRICTED and not spec.shared else Mode.DEFAULT
+        key = _Key(server, None if spec.shared else place.session, rights)
         slot = self._slots.setdefault(key, _Slot())
         slot.users += 1
         try:
@@ -102,21 +106,23 @@ class ServerSupervisor:
     async def leave(self, session: SessionId) -> None:
         """Stop the servers of a session that is over."""
         await self._stop([key for key in self._slots if key.session == session])
-        self._planning.discard(session)
+        self._restricted.pop(session, None)
 
     async def change_mode(self, session: SessionId, mode: Mode) -> None:
         """Stop at once every server of a session that was started with more rights than its new mode has."""
-        if mode is not Mode.PLAN:
-            self._planning.discard(session)
+        if mode not in _RESTRICTED:
+            self._restricted.pop(session, None)
             return
-        self._planning.add(session)
-        freer = [(key, slot) for key, slot in self._slots.items() if key.session == session and not key.is_plan]
+        self._restricted[session] = mode
+        freer = [
+            (key, slot) for key, slot in self._slots.items() if key.session == session and stricter(key.rights, mode) is not key.rights
+        ]
         for _, slot in freer:
             if slot.starting is not None and not slot.starting.expired():
                 slot.starting.reschedule(0.0)
             if slot.link is not None:
                 # At once: the task that holds its lock may be waiting for this very server.
-                slot.link.kill(_PLANNING)
+                slot.link.kill(_RESTRICTED[mode])
         await self._stop([key for key, _ in freer])
 
     async def close(self) -> None:
@@ -140,7 +146,7 @@ class ServerSupervisor:
         # Counted as a failure until a call succeeds, so that one which dies at once is not started over and over.
         slot.failures += 1
         slot.not_before = time.monotonic() + _RETRY_DELAYS[min(slot.failures, len(_RETRY_DELAYS) - 1)]
-        link = await self._open_unless_planning(key, slot, spec, place)
+        link = await self._open_unless_restricted(key, slot, spec, place)
         slot.link, slot.lock = link, _acquire_lock(self._grounds.locks / f"{key.server}.lock")
         try:
             await self._list_tools(key.server, slot, link)
@@ -152,15 +158,20 @@ class ServerSupervisor:
             self._sweeper = asyncio.create_task(self._sweep(), name="idle servers")
         return link
 
-    async def _open_unless_planning(self, key: _Key, slot: _Slot, spec: ServerSpec, place: Place | None) -> ServerClient:
-        """Start a server, unless its session is in plan mode or enters it meanwhile and the server is not."""
+    async def _open_unless_restricted(self, key: _Key, slot: _Slot, spec: ServerSpec, place: Place | None) -> ServerClient:
+        """Start a server, unless its session is in a mode that gives it less, or enters one meanwhile."""
+
+        def fault() -> str | None:
+            mode = None if key.session is None else self._restricted.get(key.session)
+            return None if mode is None or stricter(key.rights, mode) is key.rights else _RESTRICTED[mode]
+
         try:
             async with asyncio.timeout(None) as slot.starting:
-                if key.session in self._planning and not key.is_plan:
-                    raise CannotStart(_PLANNING)
+                if (why := fault()) is not None:
+                    raise CannotStart(why)
                 return await self.open(spec, place)
         except TimeoutError:
-            raise CannotStart(_PLANNING) from None
+            raise CannotStart(fault() or _RESTRICTED[Mode.PLAN]) from None
         finally:
             slot.starting = None
 

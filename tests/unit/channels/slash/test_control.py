@@ -208,6 +208,8 @@ def test_skills_and_memory_are_each_shown_line_by_line_and_visibly() -> None:
     desk = MemoryDesk()
     assert told(desk, "/skills").lines == ("skills of s1", "  and a bell \\x07")
     assert told(desk, "/memory").lines == ("memory of s1",)
+    assert told(desk, "/changes").lines == ("changes of s1",)
+    assert told(desk, "/diff a.py").lines == ("difference of a.py in s1",)
 
 
 def test_rules_are_disabled_with_a_warning_and_enabled_again() -> None:

@@ -27,6 +27,8 @@ from curtainwall.channels.slash.requests import (
     Revoke,
     SetMode,
     SetModel,
+    ShowChanges,
+    ShowDifference,
     ShowMemory,
     ShowPending,
     ShowRules,
@@ -40,7 +42,7 @@ ID = ApprovalId("abc123")
 
 # The words that the design names; a word more or less is a decision.
 DESIGN = """help quit exit logs history clear session sessions new reset resume fork rename rules enable disable mode approve deny pending
-grants revoke budget context compact interrupt skills memory model why close""".split()
+grants revoke budget context compact interrupt skills memory model why close changes diff""".split()
 
 
 @covers("slash.every-word")
@@ -117,6 +119,11 @@ def test_there_are_exactly_the_words_of_the_design() -> None:
         ("/interrupt", Interrupt()),
         ("/skills", ShowSkills()),
         ("/memory", ShowMemory()),
+        ("/changes", ShowChanges()),
+        ("/diff", ShowDifference()),
+        ("/diff src/a b.py", ShowDifference("src/a b.py")),
+        ("/mode ask", SetMode(Mode.DEFAULT)),
+        ("/mode review", SetMode(Mode.REVIEW)),
         ("/model", SetModel()),
         ("/model anthropic:claude-sonnet-5", SetModel("anthropic:claude-sonnet-5")),
         ("/why abc123", Why("abc123")),

@@ -1,11 +1,13 @@
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from curtainwall.host import LinkInTheWay, delete_entry, make_directories, move_entry, open_beneath, replace_file
+from curtainwall.model import Entrance, ViewUse, working_in
 
 
 def content_of(path: Path, *, by_walking: bool) -> bytes:
@@ -175,3 +177,63 @@ def test_no_descriptor_is_left_open(room: Path) -> None:
         make_directories(str(room / "link" / "below"))
     replace_file(str(room / "file"), b"y")
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture
+def view(room: Path) -> Iterator[Path]:
+    """Work on a view of `project`, which here is the plain directory `view`."""
+    for name in ("project", "view", "beside"):
+        (room / name).mkdir()
+    root = os.open(room / "view", os.O_RDONLY | os.O_DIRECTORY)
+    with working_in(ViewUse(Entrance(str(room / "project"), root), lambda: None, lambda: None)):
+        yield room / "view"
+    os.close(root)
+
+
+@both_ways
+def test_a_path_of_a_project_is_opened_in_the_view_that_is_worked_on(room: Path, view: Path, by_walking: bool) -> None:
+    (room / "project" / "a").write_bytes(b"project")
+    (view / "a").write_bytes(b"view")
+    (room / "beside" / "a").write_bytes(b"beside")
+    (view / "link").symlink_to(room / "project")
+    (view / "out").symlink_to("../beside")
+    assert content_of(room / "project" / "a", by_walking=by_walking) == b"view"
+    assert content_of(room / "beside" / "a", by_walking=by_walking) == b"beside"
+    for path in ("link/a", "out/a", "out"):
+        with pytest.raises(LinkInTheWay):
+            content_of(room / "project" / path, by_walking=by_walking)
+    opened = open_beneath(str(room / "project"), os.O_PATH, by_walking=by_walking)
+    assert os.path.samestat(os.fstat(opened), view.stat())
+    os.close(opened)
+
+
+def test_changes_of_a_project_are_made_in_the_view_that_is_worked_on(room: Path, view: Path) -> None:
+    project = room / "project"
+    (view / "out").symlink_to(room / "beside")
+    (room / "beside" / "theirs").write_text("theirs")
+    replace_file(str(project / "a"), b"a")
+    assert make_directories(str(project / "d/e"))
+    assert not make_directories(str(project))
+    move_entry(str(project / "a"), str(project / "d/e/a"))
+    move_entry(str(room / "beside" / "theirs"), str(project / "mine"))
+    delete_entry(str(project / "mine"))
+    for change in (lambda: replace_file(str(project / "out/x"), b"x"), lambda: make_directories(str(project / "out/x"))):
+        with pytest.raises(LinkInTheWay):
+            change()
+    assert sorted(path.name for path in view.rglob("*")) == ["a", "d", "e", "out"]
+    assert not [*project.iterdir()]
+
+
+def test_a_project_whose_view_is_worked_on_is_not_moved_deleted_or_replaced(room: Path, view: Path) -> None:
+    project = room / "project"
+    (view / "a").touch()
+    for change in (
+        lambda: replace_file(str(project), b"x"),
+        lambda: delete_entry(str(project)),
+        lambda: move_entry(str(project), str(room / "beside" / "x")),
+        lambda: move_entry(str(project / "a"), str(project)),
+    ):
+        with pytest.raises(OSError, match="stays as it is") as fault:
+            change()
+        assert fault.value.errno == errno.EBUSY
+    assert project.is_dir()

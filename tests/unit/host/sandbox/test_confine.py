@@ -388,7 +388,7 @@ def test_what_is_started_runs_only_when_we_are_still_there_to_say_so(answer: byt
     (ready, say), (hear, go), (spare, other) = os.pipe(), os.pipe(), os.pipe()
     os.write(go, answer)
     os.close(go)
-    words = ["/bin/bash", "-c", GATE, "gate", str(say), str(hear), str(spare), "/bin/echo", "ran"]
+    words = ["/bin/bash", "-c", GATE, "gate", str(say), str(hear), str(spare), "", "/bin/echo", "ran"]
     done = subprocess.run(words, pass_fds=(say, hear, spare), capture_output=True, check=False)
     assert os.read(ready, 9) == b"\n"
     for one in (ready, say, hear, spare, other):

@@ -192,6 +192,8 @@ _ONE_TEXT = frozenset({FOLLOW_INSTRUCTIONS, TRUST_SKILL})
 
 def scopes_for(subject: Subject) -> tuple[GrantScope, ...]:
     """Return the scopes that a yes may have; the decision checks them again."""
+    if subject.changes is not None:
+        return (GrantScope.ONCE,)
     if subject.steps or any(resource.role is Role.RAISE_BUDGET or resource.value in _ONE_TEXT for resource in subject.resources):
         return (GrantScope.ONCE,)
     if any(resource.role is Role.USE_CREDENTIAL for resource in subject.resources):
