@@ -31,7 +31,8 @@ from curtainwall.host import BubblewrapMissing, confined_worker, confinement_rep
 from curtainwall.host.extras import ExtraMissing
 from curtainwall.host.home import Home
 from curtainwall.host.home_path import VARIABLE, default_homes
-from curtainwall.model import Broken, CurtainwallError, Index, Marks, SessionId, SessionQuery, record
+from curtainwall.host.views.choice import choose_mechanism, remove_view
+from curtainwall.model import Broken, CurtainwallError, Index, Marks, SessionId, SessionQuery, ViewFailed, ViewMechanism, record
 from curtainwall.operations.fork import FICLONE
 
 FindingStatus = Literal["ok", "warn", "fail"]
@@ -61,6 +62,7 @@ def examine(home: Home) -> Iterator[DoctorFinding]:
     yield from _confinement(home)
     for look_at in (
         _workers,
+        _views,
         _file_system,
         _durability,
         _sharing,
@@ -143,6 +145,32 @@ def _workers(home: Home) -> DoctorFinding:
         return DoctorFinding("code workers", "warn", f"none: code mode is refused; {error}")
     means = "bubblewrap" if how == "bubblewrap" else "Landlock and a system-call filter"
     return DoctorFinding("code workers", "ok", f"held by {means}: no network, no files, one life with us")
+
+
+def _views(home: Home) -> DoctorFinding:
+    """Report how agents in review mode would see a project, after trying it with an empty one."""
+    try:
+        with tempfile.TemporaryDirectory(dir=_nearest(home.root)) as directory:
+            project, state = Path(directory, "project"), Path(directory, "state")
+            project.mkdir()
+            state.mkdir(mode=0o700)
+            try:
+                choice = choose_mechanism(str(project.resolve()), state)
+            finally:
+                remove_view(state)
+    except (OSError, ViewFailed) as error:
+        return DoctorFinding("views", "warn", f"review mode could not be tried: {error}", "use the mode `ask`, where each edit asks")
+    match choice.mechanism:
+        case ViewMechanism.OVERLAY:
+            return DoctorFinding("views", "ok", "review mode lays a session's changes over the project and copies nothing")
+        case ViewMechanism.COPY:
+            return DoctorFinding(
+                "views", "warn", f"review mode has to copy each project: {choice.reason}", "large projects need the mode `ask`"
+            )
+        case ViewMechanism.NONE:
+            return DoctorFinding(
+                "views", "warn", f"review mode does not work here: {choice.reason}", "use the mode `ask`, where each edit asks"
+            )
 
 
 def _docker() -> DoctorFinding:

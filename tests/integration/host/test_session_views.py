@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.compose.doctor import examine
 from curtainwall.host import ViewsOfSessions
 from curtainwall.host.home import Home
 from curtainwall.model import Mode, Place, SessionId, ViewFailed, ViewUse, Workspace
 from curtainwall.operations.remove import remove_tree
+from tests.support.covers import covers
 from tests.support.views import inside, plant, start_inside, tree_of
 from tests.support.waiting import until
 
@@ -281,3 +283,10 @@ def test_a_program_that_the_config_names_does_not_run_when_ignore_rules_are_read
     use.close()
     assert views.changes(place_in(project)).left_out == 1
     assert not marker.exists()
+
+
+@covers("views.doctor-says-how")
+def test_doctor_tries_a_view_and_leaves_nothing_behind(tmp_path: Path, bubblewrap: str) -> None:
+    (finding,) = (one for one in examine(Home(tmp_path / "home")) if one.name == "views")
+    assert (finding.status, finding.what) == ("ok", "review mode lays a session's changes over the project and copies nothing")
+    assert list(tmp_path.iterdir()) == []
