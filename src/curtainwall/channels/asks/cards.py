@@ -14,8 +14,11 @@ from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
     LOAD_SKILL,
     REMEMBER,
+    TRUST_SKILL,
     ApprovalId,
+    GrantScope,
     PendingAsk,
+    Role,
     Subject,
     has_leftward,
     in_order,
@@ -109,6 +112,21 @@ def says_more(subject: Subject) -> bool:
         return name in below or all(isinstance(it, str) and it in shown for it in each)
 
     return not all(is_shown(name, value) for name, value in subject.raw.items())
+
+
+_ONE_TEXT = frozenset({FOLLOW_INSTRUCTIONS, TRUST_SKILL})
+"""Values that denote one exact text; approval covers one use at a time."""
+
+
+def scopes_for(subject: Subject) -> tuple[GrantScope, ...]:
+    """Return the scopes that a yes may have; the decision checks them again."""
+    if subject.changes is not None or subject.steps:
+        return (GrantScope.ONCE,)
+    if any(resource.role is Role.RAISE_BUDGET or resource.value in _ONE_TEXT for resource in subject.resources):
+        return (GrantScope.ONCE,)
+    if any(resource.role is Role.USE_CREDENTIAL for resource in subject.resources):
+        return (GrantScope.ONCE, GrantScope.SESSION)
+    return tuple(GrantScope)
 
 
 def ask_in_a_line(ask: PendingAsk, room: int = 100, name: ApprovalId | None = None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from curtainwall.channels.asks.cards import scopes_for
 from curtainwall.channels.ports import ChannelPorts
 from curtainwall.channels.terminal.exit import open_words
 from curtainwall.channels.terminal.output import OutputStream
@@ -20,9 +21,21 @@ if TYPE_CHECKING:
     from curtainwall.channels.slash import Request
 
 KEYS: Final = "yspnw"
-KEY_WORDS: Final = ("y once", "n deny", "s session", "p project", "w why")
+"""All keys that may answer an ask; `keys_of` says which answer this one."""
+_LASTING: Final = {GrantScope.SESSION: "s session", GrantScope.PROJECT: "p project"}
 GRACE_MILLIS: Final = 700
 """How long an ask must be on screen without a key press before a key answers it, so that nobody answers an ask unseen."""
+
+
+def key_words(ask: PendingAsk) -> tuple[str, ...]:
+    """Return the keys that answer an ask, each with its word; lasting answers only where a yes may last."""
+    lasting = (words for scope, words in _LASTING.items() if scope in scopes_for(ask.subject))
+    return ("y once", "n deny", *lasting, "w why")
+
+
+def keys_of(ask: PendingAsk) -> str:
+    """Return the keys that answer an ask."""
+    return "".join(words[0] for words in key_words(ask))
 
 
 def request_for_key(key: str, approval: ApprovalId) -> "Request":
@@ -136,10 +149,10 @@ class AskPrompt:
             self._screen.card(ask, heading)
             if await self._grace_period(keys):
                 self._screen.note(_IGNORED)
-            self._screen.prompt(f"{ask.approval}? {' · '.join(KEY_WORDS)}")
+            self._screen.prompt(f"{ask.approval}? {' · '.join(key_words(ask))}")
             while True:
                 key = await keys.next()
-                if key and key in KEYS and await self._press(key, ask.approval):
+                if key and key in keys_of(ask) and await self._press(key, ask.approval):
                     return
 
     async def _grace_period(self, keys: Keyboard) -> bool:

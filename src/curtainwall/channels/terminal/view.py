@@ -10,7 +10,7 @@ from curtainwall.channels.conversation import QUEUED, SO_FAR, StreamedMessage, U
 from curtainwall.channels.plain import short
 from curtainwall.channels.ports import ChannelPorts
 from curtainwall.channels.slash.lines import used_words
-from curtainwall.channels.terminal.asks import KEY_WORDS, KEYS
+from curtainwall.channels.terminal.asks import key_words, keys_of
 from curtainwall.channels.terminal.output import whole_blocks
 from curtainwall.channels.terminal.prompt import Frame, KeyOffer
 from curtainwall.channels.terminal.renderer import Renderer
@@ -85,7 +85,7 @@ def asks_lines(asks: list[PendingAsk], width: int, *, keys: bool) -> list[str]:
         ask = asks[0].approval
         if not keys:
             return _folded((f"{ask} waits:", f"`/approve {ask} [session|project]`", f"or `/deny {ask} [reason]`"), " ", width)
-        first, *others = KEY_WORDS
+        first, *others = key_words(asks[0])
         return _folded((f"{ask}? {first}", *others), " · ", width)
     rows = [ask_in_a_line(ask, max(width - 2, 1)) for ask in asks[:5]]
     more = [f"and {len(asks) - 5} more"] if len(asks) > 5 else []
@@ -226,8 +226,8 @@ class ConversationView:
 
     def offer(self) -> KeyOffer | None:
         """Return the keys that answer, if exactly one ask is open."""
-        asks = tuple(self.activity.asks)
-        return KeyOffer("".join(KEYS), asks[0]) if len(asks) == 1 else None
+        asks = tuple(self.activity.asks.values())
+        return KeyOffer(keys_of(asks[0]), asks[0].approval) if len(asks) == 1 else None
 
     def works(self) -> TurnId | None:
         """Return the turn that the agent is working on."""

@@ -2,9 +2,11 @@
 
 import pytest
 
+from curtainwall.channels.terminal.asks import keys_of
 from curtainwall.channels.terminal.view import asks_lines, doing_line, status_line
-from curtainwall.model import Basis, ContextMeasured, TurnId
+from curtainwall.model import Basis, ChangeCard, ContextMeasured, ShownFile, TurnId
 from curtainwall.operations.activity import SessionActivity
+from tests.support.covers import covers
 from tests.support.given import NOW, SESSION
 from tests.unit.channels.slash.test_control import asking
 
@@ -37,6 +39,16 @@ def test_in_a_narrow_terminal_both_words_that_answer_are_told() -> None:
     desk, _, [ask] = asking("a.example")
     told = " ".join(asks_lines(list(desk.view(SESSION).pending), 40, keys=False))
     assert told == f"{ask} waits: `/approve {ask} [session|project]` or `/deny {ask} [reason]`"
+
+
+@covers("review.no-lasting-answer-is-offered")
+def test_no_key_is_offered_for_an_answer_that_would_be_refused() -> None:
+    desk, _, _ = asking("a.example")
+    (ask,) = desk.view(SESSION).pending
+    changes = ask.subject.model_copy(update={"changes": ChangeCard(summary="1 file", files=(ShownFile(path="a", words="added"),))})
+    asked = ask.model_copy(update={"subject": changes})
+    assert asks_lines([asked], 80, keys=True) == [f"{ask.approval}? y once · n deny · w why"]
+    assert keys_of(asked) == "ynw"
 
 
 def test_money_that_nobody_counted_is_a_question_mark() -> None:

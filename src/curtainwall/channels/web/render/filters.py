@@ -8,12 +8,11 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
-from curtainwall.channels.asks.cards import call_in_words
+from curtainwall.channels.asks.cards import call_in_words, scopes_for
 from curtainwall.channels.cron import STOPPED
 from curtainwall.channels.plain import plain, plain_line, short
 from curtainwall.channels.slash.lines import MODES, duration, limit_words, used_words
 from curtainwall.channels.web.render.ask_view import ask_view
-from curtainwall.channels.web.render.items import scopes_for
 from curtainwall.channels.web.render.text import as_html, cut
 from curtainwall.host.extras import extra
 from curtainwall.model import (

@@ -8,7 +8,6 @@ from pydantic import JsonValue
 from curtainwall.channels.asks.event_lines import ON_PAGES, Tone, describe_change, describe_event
 from curtainwall.model import (
     SYSTEM,
-    TRUST_SKILL,
     AgentSpoke,
     AnyEvent,
     ApprovalAnswered,
@@ -42,7 +41,6 @@ from curtainwall.model import (
     Payload,
     PendingAsk,
     Recorded,
-    Role,
     SessionId,
     SpeechEvent,
     Subject,
@@ -54,7 +52,6 @@ from curtainwall.model import (
     TurnStatus,
     Verdict,
 )
-from curtainwall.model.tools import FOLLOW_INSTRUCTIONS
 from curtainwall.operations.activity import SessionActivity
 from curtainwall.session.open_work import OpenApproval, pending_ask
 
@@ -184,21 +181,6 @@ AnyItem = MessageItem | SpeechItem | NoteItem | CallItem
 _SHOWN_AT_CALL = CallEvent | ApprovalEvent | GrantGiven
 """Events that are shown at their call."""
 _NOBODY = SYSTEM.model_copy(update={"name": "nobody at all"})
-
-
-_ONE_TEXT = frozenset({FOLLOW_INSTRUCTIONS, TRUST_SKILL})
-"""Values that denote one exact text; approval covers one use at a time."""
-
-
-def scopes_for(subject: Subject) -> tuple[GrantScope, ...]:
-    """Return the scopes that a yes may have; the decision checks them again."""
-    if subject.changes is not None:
-        return (GrantScope.ONCE,)
-    if subject.steps or any(resource.role is Role.RAISE_BUDGET or resource.value in _ONE_TEXT for resource in subject.resources):
-        return (GrantScope.ONCE,)
-    if any(resource.role is Role.USE_CREDENTIAL for resource in subject.resources):
-        return (GrantScope.ONCE, GrantScope.SESSION)
-    return tuple(GrantScope)
 
 
 @dataclass(slots=True)
