@@ -31,7 +31,7 @@ from curtainwall.host import BubblewrapMissing, confined_worker, confinement_rep
 from curtainwall.host.extras import ExtraMissing
 from curtainwall.host.home import Home
 from curtainwall.host.home_path import VARIABLE, default_homes
-from curtainwall.model import Broken, CurtainwallError, Index, Marks, SessionId, SessionQuery, record
+from curtainwall.model import Broken, CurtainwallError, Index, Marks, SessionId, SessionQuery, ViewMechanism, record
 from curtainwall.operations.fork import FICLONE
 
 FindingStatus = Literal["ok", "warn", "fail"]
@@ -61,6 +61,7 @@ def examine(home: Home) -> Iterator[DoctorFinding]:
     yield from _confinement(home)
     for look_at in (
         _workers,
+        _views,
         _file_system,
         _durability,
         _sharing,
@@ -143,6 +144,27 @@ def _workers(home: Home) -> DoctorFinding:
         return DoctorFinding("code workers", "warn", f"none: code mode is refused; {error}")
     means = "bubblewrap" if how == "bubblewrap" else "Landlock and a system-call filter"
     return DoctorFinding("code workers", "ok", f"held by {means}: no network, no files, one life with us")
+
+
+def _views(home: Home) -> DoctorFinding:
+    """Report what agents work on in review mode, after trying it."""
+    # Start-up time: only this check needs them.
+    from curtainwall.host.views.choice import choose_mechanism
+    from curtainwall.host.views.copy import MOST_BYTES, MOST_FILES
+
+    copies = f"copies of up to {MOST_FILES:,} files and {MOST_BYTES // 1024**2} MiB"
+    try:
+        with tempfile.TemporaryDirectory(dir=_nearest(home.root)) as directory:
+            project, state = Path(directory, "project"), Path(directory, "state")
+            project.mkdir()
+            state.mkdir()
+            choice = choose_mechanism(os.path.realpath(project), state)
+    except (OSError, CurtainwallError) as error:
+        return DoctorFinding("views", "warn", f"review mode cannot be tried: {error}", "make our directory writable")
+    if choice.mechanism is ViewMechanism.OVERLAY:
+        return DoctorFinding("views", "ok", f"in review mode our own agent works on an overlay, and those in containers on {copies}")
+    what = f"in review mode agents work on {copies}, because {choice.reason}"
+    return DoctorFinding("views", "warn", what, "use a kernel and a file system that let users mount overlays")
 
 
 def _docker() -> DoctorFinding:
