@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.measuring import Figure, Rounds, Seconds, Side, Target, clock, interleave
+from curtainwall.host import Confinement, run_confined
 from curtainwall.host.views.apply import apply_changes
 from curtainwall.host.views.choice import look_through
 from curtainwall.host.views.overlay import OverlayView, delete_tree
-from curtainwall.model import ApplyStatus, Entrance
+from curtainwall.model import ApplyStatus, Entrance, ViewUse, working_in
 
 _FILES, _IN_ONE = 50_000, 100
 _CHANGED, _APPLIED = 10, 200
@@ -82,10 +83,34 @@ async def _entering(home: Path, project: Path) -> list[Figure]:
     took = await interleave(
         {"view": _once(lambda _: _command(entrance)), "sandbox": _once(lambda _: _command(Entrance(str(project), -1)))}, rounds=15
     )
+    confined = await interleave({"view": _confined(entrance), "project": _confined(None, str(project))}, rounds=15, warm_up=_WARM_UP)
     view.close()
     delete_tree(state)
-    added = Rounds(tuple(mine - theirs for mine, theirs in zip(took["view"].each, took["sandbox"].each, strict=True)))
-    return [_figure("added to a command in a sandbox", added, took["sandbox"], "the sandbox alone", Target(20))]
+    return [
+        _figure("added to a command in a sandbox", _added(took["view"], took["sandbox"]), took["sandbox"], "the sandbox alone", Target(20)),
+        _figure(
+            "added to a command of `shell.run`", _added(confined["view"], confined["project"]), confined["project"],
+            "without a view", Target(20),
+        ),
+    ]  # fmt: skip
+
+
+def _confined(entrance: Entrance | None, project: str = "") -> Side:
+    """Return a side that runs a confined command, as the tools do, in a view or in the project."""
+    path = project if entrance is None else entrance.path
+
+    async def side(_number: int) -> Sequence[Seconds]:
+        use = None if entrance is None else ViewUse(entrance, lambda: None, lambda: None)
+        began = clock()
+        with working_in(use):
+            await run_confined(["/bin/true"], Confinement(cwd=path, writable=(path,), as_owner=True))
+        return [clock() - began]
+
+    return side
+
+
+def _added(mine: Rounds, theirs: Rounds) -> Rounds:
+    return Rounds(tuple(one - other for one, other in zip(mine.each, theirs.each, strict=True)))
 
 
 async def _comparing(home: Path, project: Path) -> list[Figure]:

@@ -2,13 +2,28 @@
 
 import asyncio
 import os
+import socket
 from collections.abc import Generator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from curtainwall.model import BadCall, Mode, Role, ViewFailed, ViewUse, inside_view, on_disk, working_in
+from curtainwall.host import Confinement, ConfinementFailed, run_confined
+from curtainwall.model import (
+    BadCall,
+    Entrance,
+    Mode,
+    Role,
+    ViewChoice,
+    ViewFailed,
+    ViewMechanism,
+    ViewUse,
+    inside_view,
+    on_disk,
+    working_in,
+)
 from tests.support.covers import covers
 from tests.support.machines import SECRET, Machine
 from tests.support.views import inside, plant, tree_of
@@ -26,6 +41,24 @@ def machine(tmp_path: Path) -> Generator[Machine]:
     yield machine
     machine.views.leave(machine.place.session)
     assert (tree_of(machine.root / "home"), tree_of(machine.root / "outside"), (machine.workspace / ".git/config").read_bytes()) == before
+
+
+def choose(machine: Machine, mechanism: ViewMechanism) -> None:
+    state = machine.root / "house/sessions/s1/view"
+    state.mkdir(parents=True)
+    (state / "mechanism.json").write_text(ViewChoice(mechanism=mechanism, reason="chosen here").model_dump_json())
+
+
+@contextmanager
+def near(directory: Path) -> Generator[None]:
+    """Work in a directory: the path of a socket is short."""
+    before = os.open(".", os.O_RDONLY)
+    os.chdir(directory)
+    try:
+        yield
+    finally:
+        os.fchdir(before)
+        os.close(before)
 
 
 def judged_path(machine: Machine, path: str, tool: str = "filesystem.read_file") -> str:
@@ -116,19 +149,28 @@ def test_a_hard_link_and_a_mode_change_nothing_outside_of_the_view(machine: Mach
     assert machine.out("chmod 755 d; cat a.txt") == "changed\n"
 
 
-def test_a_pipe_or_a_socket_of_the_project_reaches_nobody_outside(machine: Machine) -> None:
+@covers("views.pipes-and-sockets-reach-nobody-outside")
+@pytest.mark.parametrize("mechanism", [ViewMechanism.OVERLAY, ViewMechanism.COPY])
+def test_a_pipe_or_a_socket_of_the_project_reaches_nobody_outside(machine: Machine, mechanism: ViewMechanism) -> None:
+    choose(machine, mechanism)
     os.mkfifo(machine.workspace / "pipe")
     reader = os.open(machine.workspace / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        machine.sh(
-            "echo leaked > pipe; timeout 1 sh -c 'echo leaked >> pipe'; mkfifo mine; (timeout 1 cat mine &) ; echo x > mine", timeout=30
-        )
-        with suppress(BlockingIOError):
-            assert os.read(reader, 100) == b""
-    finally:
-        os.close(reader)
-        os.unlink(machine.workspace / "pipe")
-    machine.views.leave(machine.place.session)
+    with socket.socket(socket.AF_UNIX) as listener, near(machine.workspace):
+        listener.bind("socket")
+        listener.listen()
+        listener.settimeout(0)
+        try:
+            machine.sh("timeout 1 sh -c 'echo leaked > pipe'; timeout 1 sh -c 'echo leaked >> ./pipe & cat pipe'", timeout=30)
+            program = "import socket; s = socket.socket(socket.AF_UNIX); s.connect('socket'); s.send(b'leaked')"
+            assert machine.sh(f'python3 -c "{program}"')["exit_code"] != 0
+            with suppress(BlockingIOError):
+                assert os.read(reader, 100) == b""
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+        finally:
+            os.close(reader)
+            os.unlink("pipe")
+            os.unlink("socket")
 
 
 def test_a_repository_that_points_out_of_the_view_is_not_worked_on(machine: Machine) -> None:
@@ -164,3 +206,24 @@ def test_the_last_use_counts_and_not_how_often_one_is_closed(machine: Machine) -
     machine.views.leave(machine.place.session)
     assert (inside(second.entrance) / "a.txt").read_text() == "a\n"
     second.close()
+
+
+def test_a_command_is_in_the_view_or_does_not_start(machine: Machine) -> None:
+    use = machine.views.enter(machine.place)
+    assert use is not None
+    real = use.entrance
+    (inside(real) / "a.txt").write_text("view\n")
+    work = str(machine.workspace)
+    confinement = Confinement(cwd=work, writable=(work,), as_owner=True)
+
+    def printed(entrance: Entrance) -> bytes:
+        with working_in(ViewUse(entrance, lambda: None, lambda: None)):
+            return asyncio.run(run_confined(["/bin/cat", "a.txt"], confinement)).out
+
+    assert printed(real) == b"view\n"
+    project = os.open(work, os.O_RDONLY)
+    for mixed in (replace(real, root=project), replace(real, words=(), words_as_us=(), descriptors=())):
+        with pytest.raises(ConfinementFailed):
+            printed(mixed)
+    os.close(project)
+    use.close()

@@ -11,4 +11,4 @@ def parse_mode(text: str) -> Mode:
         return Mode(text)
     except ValueError:
         words = ", ".join(f"`{mode}`" for mode in Mode)
-        raise typer.BadParameter(f"`{text}` is no mode; there are {words}") from None
+        raise typer.BadParameter(f"`{text}` is not one of {words}") from None

@@ -66,8 +66,9 @@ class Sandboxes:
         """Open a directory for reading, or for writing as far as the session's mode allows; check a project again afterwards."""
         if inside_view(root) is not None:
             # INVARIANT: a command that writes here writes to the view. Nothing is set aside: its git directories are never applied, and a
-            # human sees what runs later before it reaches the project. So commands may also run at the same time.
-            confined = Confinement(cwd=root, as_owner=True, hidden=await _fifos(root))
+            # human sees what runs later before it reaches the project. So commands may also run at the same time. Nor are pipes hidden:
+            # those of an overlay are not those of the project below, and a copy has none of the project's.
+            confined = Confinement(cwd=root, as_owner=True)
             yield SandboxedDirectory(replace(confined, writable=(root,)) if write else replace(confined, readable=((root, root),)))
             return
         if write and works_on_view(place.workspace, place.mode) and is_beneath(root, place.workspace.path):

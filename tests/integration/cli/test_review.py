@@ -107,7 +107,7 @@ def test_ask_is_another_word_for_the_default_mode(program: Program, project: Pat
     (row,) = program.sessions()
     (opened,) = program.events(row["id"], "SessionOpened")
     assert opened["mode"] == "default"
-    assert "there are `plan`, `review`, `default`" in program("start", "--mode", "odd", "x", fails=True).stderr
+    assert "`odd` is not one of `plan`, `review`, `default`" in program("start", "--mode", "odd", "x", fails=True).stderr
 
 
 def test_an_agent_that_cannot_work_on_a_view_refuses_the_mode(program: Program, project: Path) -> None:

@@ -13,6 +13,7 @@ from curtainwall.host import ViewsOfSessions
 from curtainwall.host.home import Home
 from curtainwall.host.views.copy import MOST_FILES
 from curtainwall.model import Mode, Place, SessionId, ViewFailed, ViewUse, Workspace
+from curtainwall.operations.remove import remove_tree
 from tests.support.views import inside, plant, start_inside, tree_of
 from tests.support.waiting import until
 
@@ -206,6 +207,17 @@ def test_the_view_of_a_living_process_is_left_alone(views: ViewsOfSessions, home
         with pytest.raises(ViewFailed, match="another process"):
             views.enter(place_in(project))
     assert len(views.changes(place_in(project)).changes) == 1
+
+
+def test_a_view_is_removed_with_the_directory_of_its_session(views: ViewsOfSessions, home: Home, project: Path) -> None:
+    use = entered(views, place_in(project))
+    plant(inside(use.entrance), {"deep/er/file": "x"})
+    (inside(use.entrance) / "deep/er").chmod(0)
+    use.close()
+    views.leave(SessionId("one"))
+    remove_tree(home.session(SessionId("one")).root)
+    assert not home.session(SessionId("one")).root.exists()
+    assert views.changes(place_in(project)).changes == ()
 
 
 def test_where_no_view_is_possible_nothing_is_entered(project: Path) -> None:

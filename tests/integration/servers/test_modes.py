@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import ChangeMode, Mode
-from curtainwall.tools.servers import CannotStart, ServerSpec
+from curtainwall.tools.servers import CannotStart, LaunchMachine, ServerSpec
+from curtainwall.tools.servers.launch import confinement_of
 from tests.support.covers import covers
 from tests.support.houses import ANN, run, until
 from tests.support.servers import FREE, Desk, bad_server, desk, place_at, processes_with, review
@@ -92,3 +93,37 @@ def test_a_call_from_before_starts_no_server_with_the_rights_of_then(mark: str, 
                 await grows(at.workspace / "child")
 
     run(asyncio.wait_for(story(), 100))
+
+
+@covers("servers.stricter-ends-them", "views.servers-cannot-change-the-project")
+def test_in_review_mode_a_server_sees_the_project_and_cannot_change_it(mark: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with desk(tmp_path, await writing(tmp_path, mark)) as at:
+            supervisor = at.servers.supervisor
+            async with supervisor.using("bad", place_at(at.workspace, at.session, own=False)):
+                await grows(at.workspace / "child")
+            await supervisor.change_mode(at.session, Mode.REVIEW)
+            size = await is_over(at, mark)
+            with pytest.raises(CannotStart, match="the mode became `review`"):
+                async with supervisor.using("bad", place_at(at.workspace, at.session, own=False)):
+                    pass
+            async with supervisor.using("bad", place_at(at.workspace, at.session, own=False, mode=Mode.REVIEW)):
+                assert processes_with(mark), "another one runs"
+                await supervisor.change_mode(at.session, Mode.PLAN)
+                assert await is_over(at, mark) == size
+
+    run(asyncio.wait_for(story(), 100))
+
+
+def test_in_review_mode_only_what_is_outside_the_project_stays_writable(tmp_path: Path) -> None:
+    for name in ("work/inside", "cache"):
+        (tmp_path / name).mkdir(parents=True)
+    root = Path(os.path.realpath(tmp_path))
+    write = (str(root / "cache"), str(root / "work/inside"), "{workspace}")
+    spec, machine = ServerSpec(name="s", command="/usr/bin/true", write=write), LaunchMachine(str(root))
+    confinement = confinement_of(spec, place_at(root / "work", own=False, mode=Mode.REVIEW), machine)
+    assert confinement.writable == (str(root / "cache"),)
+    assert {path for path, _ in confinement.readable} == {str(root / "work"), str(root / "work/inside")}
+    above = replace(spec, write=(str(root),))
+    assert confinement_of(above, place_at(root / "work", own=False, mode=Mode.REVIEW), machine).writable == ()
+    assert confinement_of(above, place_at(root / "work", mode=Mode.REVIEW), machine).writable == (str(root),)

@@ -31,7 +31,7 @@ from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
 from tests.support.covers import covers
 from tests.support.git_server import GitServer, git, serving
 from tests.support.machines import Machine, permit
-from tests.support.views import inside, plant
+from tests.support.views import NOBODY, give_to, inside, plant
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
@@ -215,6 +215,24 @@ def test_what_was_allowed_for_a_view_alone_does_not_run_on_the_project(machine: 
     assert not asyncio.run(other.tools.run(prepared, for_view, other.place)).ok
 
 
+@covers("views.as-any-user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can work for somebody else")
+def test_as_root_everything_in_somebody_elses_project_is_made_for_its_owner(tmp_path: Path) -> None:
+    machine = made(tmp_path)
+    give_to(machine.workspace, NOBODY)
+    before = fingerprint(machine)
+    machine.done("filesystem.write_file", path="by-tool", content="x")
+    machine.done("filesystem.create_directory", path="dir/by-tool")
+    assert machine.out("id -u; echo x > dir/by-command; echo more >> by-tool; cat by-tool") == "1000\nxmore\n"
+    machine.done("git.add", files=["by-tool"])
+    machine.done("git.commit", message="second")
+    machine.done("filesystem.move_file", source="d", destination="dir/d")
+    owners = machine.out("find . -not -user agent; echo end")
+    assert owners == "end\n"
+    assert changed(machine)["dir/by-command"] == "added"
+    assert fingerprint(machine) == before
+
+
 def test_an_own_workspace_has_no_view_in_review_mode(tmp_path: Path) -> None:
     machine = Machine.at(tmp_path, mode=Mode.REVIEW)
     machine.done("filesystem.write_file", path="a", content="mine\n")
@@ -258,6 +276,7 @@ def test_tools_without_views_do_not_run_in_review_mode(machine: Machine) -> None
         replaced.prepare("shell.run", {"command": "true"}, machine.place)
 
 
+@covers("views.servers-cannot-change-the-project")
 def test_a_tool_of_somebody_else_changes_nothing_of_the_project(machine: Machine) -> None:
     meaning = Meaning(argument="path", roles=(Role.WRITE_PATH,))
     schema: dict[str, JsonValue] = {"type": "object", "properties": {"path": {"type": "string"}}}
