@@ -252,8 +252,9 @@ def test_entries_that_were_forged_in_the_upper_directory_are_shown_as_what_they_
 
 
 SHUT = """
-v = overlay.OverlayView(given["project"], Path(given["state"]))
-views.run_inside(v.enter(), "mkdir shut; echo x > shut/x; echo x > closed; chmod 0 shut closed; echo x > open")
+from curtainwall.host.views.copy import CopyView
+v = {"overlay": overlay.OverlayView, "copy": CopyView}[given["how"]](given["project"], Path(given["state"]))
+views.run_inside(v.enter(), "mkdir shut; echo x > shut/x; echo x > closed; chmod 0 shut closed d; chmod 400 e; echo x > open")
 v.leave()
 print(json.dumps({c.path: c.refusal for c in v.changes().changes}))
 print({f.path: f.status.value for f in apply.apply_changes(v.changes(), v.sealed).files})
@@ -263,17 +264,21 @@ choice.remove_view(Path(given["state"]))
 
 
 @covers("views.never-applied")
-def test_what_the_agent_closes_to_us_is_shown_as_such_and_not_applied(bubblewrap: str) -> None:
+@pytest.mark.parametrize("how", ["overlay", "copy"])
+def test_what_the_agent_closes_to_us_is_shown_as_such_and_not_applied(bubblewrap: str, how: str) -> None:
     with place_of(NOBODY if os.geteuid() == 0 else os.geteuid()) as (user, place):
-        plant(place / "project", {"a": "a"})
+        plant(place / "project", {"a": "a", "d/b": "b", "e/c/f": "f"})
         (place / "state").mkdir()
         give_to(place, user)
-        told, result = run_as(user, SHUT, project=str(place / "project"), state=str(place / "state")).splitlines()
+        told, result = run_as(user, SHUT, project=str(place / "project"), state=str(place / "state"), how=how).splitlines()
         shown = json.loads(told)
         assert (shown["open"], shown["closed"]) == ("", "it cannot be read in the view: permission denied")
         assert shown["shut"] == "its directory cannot be listed"
-        assert result == "{'closed': 'refused', 'open': 'applied', 'shut': 'refused'}"
-        assert sorted(path.name for path in (place / "project").iterdir()) == ["a", "open"]
+        # An overlay knows what is in a directory that can only be listed, and that it has another mode.
+        listed = "refused" if how == "copy" else "applied"
+        assert result == f"{{'closed': 'refused', 'd': 'refused', 'e': '{listed}', 'open': 'applied', 'shut': 'refused'}}"
+        assert sorted(path.name for path in (place / "project").iterdir()) == ["a", "d", "e", "open"]
+        assert (place / "project/d/b").read_text() == "b"
         assert not (place / "state").exists()
 
 

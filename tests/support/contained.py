@@ -23,6 +23,8 @@ from curtainwall.agents.external.container import (
     LentProgram,
 )
 from curtainwall.facts import Masker
+from curtainwall.host import ViewsOfSessions
+from curtainwall.host.home import Home
 from curtainwall.model import (
     Live,
     Mode,
@@ -31,11 +33,12 @@ from curtainwall.model import (
     Workspace,
 )
 from curtainwall.runtime import NoHooks, SessionGate, SessionJournal, Stores, SystemClock, Turns
+from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from tests.support.certificates import Authority
 from tests.support.docker_engine import IMAGE, DockerEngine
 from tests.support.foreign import Outside, Rig
-from tests.support.houses import house
+from tests.support.houses import house, policy
 from tests.support.mcp import native
 from tests.support.prompted import prompted
 from tests.support.real_parts import CLAUDE, CODEX, GEMINI, OPENCODE
@@ -67,6 +70,7 @@ class Contained(Rig):
     fleet: Fleet
     agent: ContainerAgent
     docker: DockerEngine
+    views: ViewsOfSessions
 
     async def open(self, agent: str, model: str = "", mode: Mode = Mode.DEFAULT) -> SessionId:
         """Open a session with its own workspace and let its agent work."""
@@ -119,7 +123,11 @@ async def contained(
     """Open a house whose agents are in containers of this engine."""
     scratch = home / "authority"
     scratch.mkdir(parents=True, exist_ok=True)
-    async with prompted() as provider, house(stores or MemoryStore(SystemClock())) as opened:
+    names = frozenset({*LENT, *(each.name for each in more)})
+    rules, views_home = Rules(policy=policy(), view_agents=names), Home(home / "views")
+    views_home.prepare()
+    views = ViewsOfSessions(views_home, names)
+    async with prompted() as provider, house(stores or MemoryStore(SystemClock()), rules) as opened:
         docker = Engine(engine.address)
         fleet = Fleet(docker, limits or ContainerLimits(), home=str(home))
         journal = SessionJournal(opened)
@@ -137,15 +145,17 @@ async def contained(
             image_of=lambda _agent, _workspace, _base: ImageChoice(IMAGE),
             programs_of=lambda agent: LENT.get(agent, ()),
             extras_of=lambda _agent, _workspace, _mode: extras or ContainerExtras(),
+            views=views,
         )
         agent = ContainerAgent(around)
         turns = Turns(opened, agent, NoHooks(), lambda _session: "")
         try:
-            yield Contained(opened, home, provider, journal, turns, ways, docker, fleet, agent, engine)
+            yield Contained(opened, home, provider, journal, turns, ways, docker, fleet, agent, engine, views)
         finally:
             await turns.close()
             await agent.close()
             await docker.close()
+            views.close()
 
 
 @asynccontextmanager

@@ -26,6 +26,7 @@ from tests.support.upstream import (
 )
 
 CALL = re.compile(r"CALL (\w+) (\{.*?\})")
+STEPS = re.compile(r"^STEPS (\[.*\])$", re.MULTILINE)
 HEARD = "HEARD: "
 
 _ASIDE = {"system", "developer", "additional_tools", "configuration_update", "reasoning"}
@@ -35,7 +36,10 @@ _EXEC = "exec@functions"
 
 @dataclass
 class Prompted(Upstream):
-    """Calls a tool on `CALL name {json}`, repeats the tool's result, says what follows `SAY`, and otherwise lists each `word=` so far."""
+    """Calls a tool on `CALL name {json}`, repeats the tool's result, says what follows `SAY`, and otherwise lists each `word=` so far.
+
+    On `STEPS [[name, {json}], …]`, alone on a line, it calls one tool after the other.
+    """
 
     accepted: set[str] = field(default_factory=lambda: {KEY})
 
@@ -73,15 +77,15 @@ def answer(body: dict[str, Any]) -> Turn:
     result = _result(messages[-1])
     names = _tools(body)
     last = _last_words(messages[-1])
+    if (step := _next_step(messages)) is not None:
+        return Says(tool=_tool(names, step[0]) or step[0], arguments=(json.dumps(step[1]),))
     if result is not None:
         return Says((f"the tool says {result}",))
     call = CALL.search(last)
     if call is None and "make the same call again" in last:
         call = next((found for message in reversed(messages) if (found := CALL.search(_text(message)))), None)
     if call:
-        able = [name for name in names if name.partition("@")[0].endswith(call[1])]
-        # Agents have tools of their own that are called alike; the session's carry its name.
-        found = next((name for name in able if "curtainwall" in name), able[0] if able else None)
+        found = _tool(names, call[1])
         if found is None and _EXEC in names:
             return Says(tool=_EXEC, arguments=(_script(call[1], call[2]),), is_text=True)
         if found is None:
@@ -99,6 +103,22 @@ def answer(body: dict[str, Any]) -> Turn:
         return Says(("one moment, ", "and then more "), quiet=True)
     words = re.findall(r"word=(\w+)", "\n".join(_text(message) for message in messages))
     return Says((HEARD, ", ".join(dict.fromkeys(words)) or "no words"))
+
+
+def _tool(names: list[str], wanted: str) -> str | None:
+    able = [name for name in names if name.partition("@")[0].endswith(wanted)]
+    # Agents have tools of their own that are called alike; the session's carry its name.
+    return next((name for name in able if "curtainwall" in name), able[0] if able else None)
+
+
+def _next_step(messages: list[dict[str, Any]]) -> tuple[str, Any] | None:
+    """Return the next of several calls that a message asks for; each has a result after it once it was made."""
+    for place in range(len(messages) - 1, -1, -1):
+        if found := STEPS.search(_text(messages[place])):
+            steps = json.loads(found[1])
+            done = sum(_result(message) is not None for message in messages[place + 1 :])
+            return steps[done] if done < len(steps) else None
+    return None
 
 
 def _filled(schema: dict[str, Any]) -> Any:

@@ -31,8 +31,7 @@ from curtainwall.host import BubblewrapMissing, confined_worker, confinement_rep
 from curtainwall.host.extras import ExtraMissing
 from curtainwall.host.home import Home
 from curtainwall.host.home_path import VARIABLE, default_homes
-from curtainwall.host.views.choice import choose_mechanism, remove_view
-from curtainwall.model import Broken, CurtainwallError, Index, Marks, SessionId, SessionQuery, ViewFailed, ViewMechanism, record
+from curtainwall.model import Broken, CurtainwallError, Index, Marks, SessionId, SessionQuery, ViewMechanism, record
 from curtainwall.operations.fork import FICLONE
 
 FindingStatus = Literal["ok", "warn", "fail"]
@@ -148,29 +147,28 @@ def _workers(home: Home) -> DoctorFinding:
 
 
 def _views(home: Home) -> DoctorFinding:
-    """Report how agents in review mode would see a project, after trying it with an empty one."""
+    """Report what agents work on in review mode, after trying it."""
+    # Start-up time: only this check needs them.
+    from curtainwall.host.views.choice import choose_mechanism, remove_view
+    from curtainwall.host.views.copy import MOST_BYTES, MOST_FILES
+
+    copies = f"copies of up to {MOST_FILES:,} files and {MOST_BYTES // 1024**2} MiB"
     try:
         with tempfile.TemporaryDirectory(dir=_nearest(home.root)) as directory:
             project, state = Path(directory, "project"), Path(directory, "state")
             project.mkdir()
-            state.mkdir(mode=0o700)
+            state.mkdir()
             try:
-                choice = choose_mechanism(str(project.resolve()), state)
+                choice = choose_mechanism(os.path.realpath(project), state)
             finally:
+                # The kernel leaves directories there that are closed to us.
                 remove_view(state)
-    except (OSError, ViewFailed) as error:
-        return DoctorFinding("views", "warn", f"review mode could not be tried: {error}", "use the mode `ask`, where each edit asks")
-    match choice.mechanism:
-        case ViewMechanism.OVERLAY:
-            return DoctorFinding("views", "ok", "review mode lays a session's changes over the project and copies nothing")
-        case ViewMechanism.COPY:
-            return DoctorFinding(
-                "views", "warn", f"review mode has to copy each project: {choice.reason}", "large projects need the mode `ask`"
-            )
-        case ViewMechanism.NONE:
-            return DoctorFinding(
-                "views", "warn", f"review mode does not work here: {choice.reason}", "use the mode `ask`, where each edit asks"
-            )
+    except (OSError, CurtainwallError) as error:
+        return DoctorFinding("views", "warn", f"review mode cannot be tried: {error}", "make our directory writable")
+    if choice.mechanism is ViewMechanism.OVERLAY:
+        return DoctorFinding("views", "ok", f"in review mode our own agent works on an overlay, and those in containers on {copies}")
+    what = f"in review mode agents work on {copies}, because {choice.reason}"
+    return DoctorFinding("views", "warn", what, "use a kernel and a file system that let users mount overlays")
 
 
 def _docker() -> DoctorFinding:

@@ -13,7 +13,7 @@ from curtainwall.compose.servers import open_servers, server_secrets
 from curtainwall.compose.sessions import Parts, open_sessions
 from curtainwall.compose.setup import ActiveSetup, Setup
 from curtainwall.compose.tools import run_tools, share_limits
-from curtainwall.config.agents import BUILTIN, agent_model
+from curtainwall.config.agents import BUILTIN, agent_model, contained_agents
 from curtainwall.config.schema import Config
 from curtainwall.config.secrets import house_key, model_secrets, secret_variables
 from curtainwall.facts import Masker
@@ -169,7 +169,7 @@ async def open_gate(
         )
         from_teams: Mapping[str, Runner] = team_runners(team_ports) if setup.config.teams else {}
         shares = Shares(share_limits(setup.config.sandboxes))
-        views = ViewsOfSessions(setup.home)
+        views = ViewsOfSessions(setup.home, contained_agents(setup.config.agents))
         changes = LateChangeTools(views, sessions.store.blobs, masker, partial(tell_agent, registry, masker))
         from_session = {
             APPLY_CHANGES: changes.run,

@@ -11,6 +11,7 @@ from curtainwall.compose.approvals import approver_files, approver_programs, ope
 from curtainwall.compose.hooks import hook_file, hook_settings
 from curtainwall.compose.policy import known_in, linked_paths, lists_of, own_cards, own_files, own_policies, protection_of, rule_sources
 from curtainwall.compose.servers import server_specs
+from curtainwall.config.agents import BUILTIN, contained_agents
 from curtainwall.config.loader import load_config
 from curtainwall.config.schema import ActiveConfig, Config
 from curtainwall.config.secrets import credentials_in, secret_files, secret_variables
@@ -61,6 +62,7 @@ class Setup:
             known=known_in(config),
             depth=config.peers.depth,
             compact_after=config.peers.compact_after,
+            view_agents=frozenset({BUILTIN, *contained_agents(config.agents)}),
         )
 
     @property

@@ -15,7 +15,8 @@ class Entrance:
     """The way into a mounted view: `root` is a descriptor of its directory, and `words` start a program that sees it at the project's path.
 
     The words are put before the program's own; `descriptors` must be passed to it under their numbers. All of them belong to the view and
-    are closed when it is left. `words` change to the owner of the project where `words_as_us` do not.
+    are closed when it is left. `words` change to the owner of the project where `words_as_us` do not. `directory` is where programs find
+    the view that do not see our mounts, such as a container engine; empty if it is only in ours.
     """
 
     path: str
@@ -23,6 +24,7 @@ class Entrance:
     words: tuple[str, ...] = ()
     descriptors: tuple[int, ...] = ()
     words_as_us: tuple[str, ...] = ()
+    directory: str = ""
 
 
 class ViewUse:

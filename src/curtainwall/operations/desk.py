@@ -116,7 +116,7 @@ class AgentChecks(Protocol):
         ...
 
 
-def no_view_fault(_project: str) -> str:
+def no_view_fault(_project: str, _agent: str) -> str:
     """Expect that a view of every project is possible; where one is not, each call in it fails."""
     return ""
 
@@ -132,8 +132,8 @@ class DeskPorts:
     """The default for a new session."""
     threshold: float | None
     """How full the context gets before it is compacted, unless the session says otherwise."""
-    view_fault: Callable[[str], str] = no_view_fault
-    """Returns why no view of a project is possible here, or ""."""
+    view_fault: Callable[[str, str], str] = no_view_fault
+    """Returns why no view of a project is possible here for an agent, or ""."""
 
 
 class SessionDesk:
@@ -160,7 +160,8 @@ class SessionDesk:
             # Refuse an unknown model here, or every later turn would fail.
             self._agents.require_model(self._sessions.names.of(session), command.model)
         if isinstance(command, ChangeMode) and works_on_view(self._state(session).workspace, command.mode):
-            await self._require_view(self._state(session).workspace.path)
+            place = self._state(session).place
+            await self._require_view(place.workspace.path, place.agent)
         end = await self._sessions.registry.send(session, command, key)
         if isinstance(command, CloseSession | ReopenSession):
             # Hooks run where a session is attended: those for its end, and those for its start if it is open again.
@@ -197,7 +198,7 @@ class SessionDesk:
         """Open a session with this spec and run its agent here; raise before opening it if its agent could not work."""
         self._agents.require_model(spec.agent, spec.model)
         await self._agents.require_ready(spec.agent)
-        await self._require_view_for(spec)
+        await self.require_view(spec)
         session = await open_new(self._sessions, spec, by)
         self._attend(session)
         return Opened(session=session)
@@ -210,7 +211,7 @@ class SessionDesk:
     async def _open(self, opening: Opening, by: Who) -> Opened:
         require_short_name(opening.name)
         if opening.how == "new":
-            await self._require_view_for(self._usual)
+            await self.require_view(self._usual)
             return Opened(session=await open_new(self._sessions, replace(self._usual, name=opening.name), by))
         if opening.of is None:
             raise CommandRefused(f"say which session to {opening.how}")
@@ -223,14 +224,15 @@ class SessionDesk:
         note = f"both sessions work in the same project `{forked.workspace}`; what one changes, the other sees"
         return Opened(session=forked.session, notes=() if forked.copied is not None else (note,))
 
-    async def _require_view_for(self, spec: SessionSpec) -> None:
+    async def require_view(self, spec: SessionSpec) -> None:
+        """Refuse a new session in a mode that needs a view of its project where none is possible; open nothing."""
         if spec.workspace is not None and spec.mode is Mode.REVIEW:
-            await self._require_view(self._sessions.workspace_at(spec.workspace, own=False).path)
+            await self._require_view(self._sessions.workspace_at(spec.workspace, own=False).path, spec.agent)
 
-    async def _require_view(self, project: str) -> None:
+    async def _require_view(self, project: str, agent: str) -> None:
         """Refuse a mode that needs a view of a project where none is possible."""
         # A thread: it looks through the project, and tries a mount.
-        if fault := await asyncio.to_thread(self._view_fault, project):
+        if fault := await asyncio.to_thread(self._view_fault, project, agent):
             raise CommandRefused(f"mode `{Mode.REVIEW}` needs a view of `{project}`, which is not possible here: {fault}; use `ask`")
 
     def _state(self, session: SessionId) -> SessionState:

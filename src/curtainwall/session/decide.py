@@ -5,7 +5,6 @@ from typing import Final, TypeGuard, assert_never
 
 from curtainwall import policy
 from curtainwall.model import (
-    BUILTIN_AGENT,
     HOUSE_CHANNELS,
     OUTSIDE,
     SYSTEM,
@@ -205,7 +204,7 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
             return _reopen(state, command, moment)
         case ChangeMode():
             assert state.opened is not None
-            _require_view(state.opened.agent, state.workspace, command.mode)
+            _require_view(rules, state.opened.agent, state.workspace, command.mode)
             return () if command.mode is state.mode else (ModeChanged(at=at, mode=command.mode, by=by),)
         case ChangeModel():
             return (ModelChanged(at=at, model=command.model, by=by),)
@@ -291,16 +290,16 @@ def _may(state: SessionState, command: AnyCommand, rules: Rules) -> None:
             raise CommandRefused("this session was opened before")
         if command.mode in (Mode.ACCEPT_EDITS, Mode.BYPASS):
             rules.require_operator(command.by, f"open in mode `{command.mode}`")
-        _require_view(command.agent, command.workspace, command.mode)
+        _require_view(rules, command.agent, command.workspace, command.mode)
         return
     _require_open(state, command)
     if isinstance(command, _CONTROL):
         rules.require_operator(command.by)
 
 
-def _require_view(agent: str, workspace: Workspace, mode: Mode) -> None:
+def _require_view(rules: Rules, agent: str, workspace: Workspace, mode: Mode) -> None:
     """Refuse a mode in which this agent would have to work on a view of the project, if it cannot."""
-    if works_on_view(workspace, mode) and agent != BUILTIN_AGENT:
+    if works_on_view(workspace, mode) and agent not in rules.view_agents:
         raise CommandRefused(f"the agent `{agent}` cannot work in mode `{mode}` in a project yet; use `ask`, where each edit asks")
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from curtainwall import policy as judging
-from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, NotAllowed, RuleId, SessionOpened, Who, record
+from curtainwall.model import BUILTIN_AGENT, HOUSE_CHANNELS, Grant, GrantId, Millis, NotAllowed, RuleId, SessionOpened, Who, record
 from curtainwall.session.limits import BreakerLimits
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Rules:
     """How many teams a question may pass through."""
     compact_after: int = 1_000
     """After how many messages the conversation of two teams is summarised."""
+    view_agents: frozenset[str] = frozenset({BUILTIN_AGENT})
+    """The agents that can work on a view of a project."""
 
     def may_control(self, who: Who) -> bool:
         """Tell whether a person may answer asks and use control words: the local user, or an operator of their channel."""

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from curtainwall.compose.doctor import examine
 from curtainwall.host import ViewsOfSessions
 from curtainwall.host.home import Home
+from curtainwall.host.views.copy import MOST_FILES
 from curtainwall.model import Mode, Place, SessionId, ViewFailed, ViewUse, Workspace
 from curtainwall.operations.remove import remove_tree
 from tests.support.covers import covers
@@ -288,5 +290,34 @@ def test_a_program_that_the_config_names_does_not_run_when_ignore_rules_are_read
 @covers("views.doctor-says-how")
 def test_doctor_tries_a_view_and_leaves_nothing_behind(tmp_path: Path, bubblewrap: str) -> None:
     (finding,) = (one for one in examine(Home(tmp_path / "home")) if one.name == "views")
-    assert (finding.status, finding.what) == ("ok", "review mode lays a session's changes over the project and copies nothing")
+    assert finding.status == "ok"
+    assert finding.what.startswith("in review mode our own agent works on an overlay, and those in containers on copies")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_agent_in_a_container_works_on_a_copy_that_is_found_without_our_mounts(home: Home, project: Path) -> None:
+    views = ViewsOfSessions(home, {"boxed"})
+    assert views.fault(str(project), "boxed") == ""
+    place = replace(place_in(project), agent="boxed")
+    use = entered(views, place)
+    (Path(use.entrance.directory) / "new").write_text("new")
+    assert (inside(use.entrance) / "new").read_text() == "new"
+    use.close()
+    assert [change.path for change in views.changes(place).changes] == ["new"]
+    assert "does not see an overlay" in (home.session(place.session).view / "mechanism.json").read_text()
+    views.close()
+
+
+def test_a_view_that_no_container_sees_is_not_lent_to_an_agent_in_one(views: ViewsOfSessions, home: Home, project: Path) -> None:
+    entered(views, place_in(project)).close()
+    views.close()
+    contained = ViewsOfSessions(home, {"boxed"})
+    with pytest.raises(ViewFailed, match="began as overlay, which no container sees"):
+        contained.enter(replace(place_in(project), agent="boxed"))
+
+
+def test_a_project_that_is_too_large_to_copy_has_no_view_for_agents_in_containers(home: Home, project: Path) -> None:
+    plant(project, {f"many/{number}": "" for number in range(MOST_FILES)})
+    views = ViewsOfSessions(home, {"boxed"})
+    assert views.fault(str(project)) == ""
+    assert views.fault(str(project), "boxed").endswith("cannot be copied: the project has more than 20000 files or 512 MiB")

@@ -136,9 +136,11 @@ def test_a_crash_leaves_accepted_changes_permitted_until_they_are_applied() -> N
     here.happened(CloseSession(by=ANN, reason="enough"))
 
 
-def test_only_the_built_in_agent_works_on_a_view_of_a_project() -> None:
+def test_only_agents_that_can_work_on_a_view_of_a_project_do() -> None:
     other = opened(PROJECT).model_copy(update={"agent": "codex"})
-    given(other, *ready(PROJECT)[1:]).when(ChangeMode(by=ANN, mode=Mode.REVIEW)).then_refused("cannot work in mode `review`")
+    here, review = given(other, *ready(PROJECT)[1:]), ChangeMode(by=ANN, mode=Mode.REVIEW)
+    here.when(review).then_refused("cannot work in mode `review`")
+    here.under(view_agents=frozenset({"codex"})).when(review).then(like(ModeChanged, mode=Mode.REVIEW))
     own = opened(OWN).model_copy(update={"agent": "codex"})
     given(own, *ready()[1:]).when(ChangeMode(by=ANN, mode=Mode.REVIEW)).then(like(ModeChanged, mode=Mode.REVIEW))
 

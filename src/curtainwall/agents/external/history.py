@@ -8,6 +8,7 @@ from typing import Final, assert_never
 from pydantic import JsonValue
 
 from curtainwall.model import (
+    APPLY_CHANGES,
     PROGRAM_INSTRUCTIONS,
     AgentSpoke,
     AnyEvent,
@@ -77,8 +78,10 @@ class LoggedAsks:
     def take(self, event: AnyEvent) -> None:
         """Take in the next event."""
         take(self._work, event)
-        if isinstance(event, CallDenied) and event.call in self._parked:
-            self.refusals.append(f"`{self._parked[event.call].tool}` was refused: {event.verdict.reason[:_LONGEST_REASON]}")
+        parked = self._parked.get(event.call) if isinstance(event, CallDenied) else None
+        # What the agent changed in a view is presented by us, and a message says what was answered.
+        if isinstance(event, CallDenied) and parked is not None and parked.tool != APPLY_CHANGES:
+            self.refusals.append(f"`{parked.tool}` was refused: {event.verdict.reason[:_LONGEST_REASON]}")
         if isinstance(event, TurnEnded):
             # A waiting turn may be resumed, and then only its agent needs the outcome of these calls.
             waits = event.status is TurnStatus.WAITING

@@ -360,6 +360,8 @@ async def _require_agent(options: _StartOptions, work: RunningAgents, spec: Sess
     kind = work.agents.kind_of(agent)
     if options.model is not None or existing is None:
         kind.require_model(agent, options.model or spec.model)
+    if existing is None:
+        await work.desk.require_view(spec)
     if not isinstance(kind, ContainerKind):
         if options.image is not None:
             raise Misuse(f"--image is for agents in containers; `{agent}` is none")
@@ -375,6 +377,9 @@ async def _require_agent(options: _StartOptions, work: RunningAgents, spec: Sess
     if spec.workspace is not None:
         if spec.mode is Mode.PLAN:
             note(f"`{agent}` can read everything in `{inert(str(spec.workspace))}`, and change nothing there")
+        elif spec.mode is Mode.REVIEW:
+            shown = "you are shown what it changed before anything is applied"
+            note(f"`{agent}` can read everything in `{inert(str(spec.workspace))}` and works on a copy; {shown}")
         else:
             grants = "can read and change everything in it without asking"
             note(f"`{inert(str(spec.workspace))}` is given to `{agent}`, which {grants}; --mode plan lets it read alone")

@@ -232,6 +232,7 @@ class Containers:
             programs_of=self._programs_of,
             extras_of=self._extras_of,
             skills_of=partial(own_folders, skill_index(wired.setup.home)),
+            views=wired.views,
         )
         return ContainerAgent(ports)
 

@@ -15,6 +15,8 @@ from curtainwall.model import ProjectView, ViewChoice, ViewFailed, ViewMechanism
 _MOST_LOOKED_AT: Final = 500_000
 _NO_OVERLAY: Final = ("overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "ecryptfs", "fuse", "vboxsf")
 _MIB: Final = 1024 * 1024
+CHOSEN: Final = "you chose a copy"
+"""Why a session has a copy unless something else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +29,17 @@ class Survey:
     is_whole: bool = True
 
 
-def open_view(project: str, state: Path, wanted: ViewMechanism | None = None) -> ProjectView:
+def open_view(project: str, state: Path, wanted: ViewMechanism | None = None, why: str = CHOSEN) -> ProjectView:
     """Return a session's view of a project, by its real path; `state` is its own directory. It keeps the mechanism that it began with.
 
-    Raise `ViewFailed` if a mechanism is wanted that does not work here.
+    Raise `ViewFailed` if a mechanism is wanted that does not work here; `why` says why it is wanted.
     """
     recorded = state / "mechanism.json"
     if recorded.exists():
         choice = ViewChoice.model_validate_json(recorded.read_bytes())
     else:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        choice = choose_mechanism(project, state, wanted)
+        choice = choose_mechanism(project, state, wanted, why)
         recorded.write_bytes(choice.model_dump_json().encode())
     match choice.mechanism:
         case ViewMechanism.OVERLAY:
@@ -53,17 +55,17 @@ def remove_view(state: Path) -> None:
     delete_tree(state)
 
 
-def choose_mechanism(project: str, state: Path, wanted: ViewMechanism | None = None) -> ViewChoice:
+def choose_mechanism(project: str, state: Path, wanted: ViewMechanism | None = None, why: str = CHOSEN) -> ViewChoice:
     """Return the best mechanism for a project, or the wanted one; raise `ViewFailed` if that does not work here."""
     if wanted is ViewMechanism.NONE:
         return ViewChoice(mechanism=ViewMechanism.NONE, reason="you chose to work in the project itself")
     survey = look_through(project)
-    fault = _overlay_fault(project, state, survey)
+    fault = None if wanted is ViewMechanism.COPY else _overlay_fault(project, state, survey)
     if fault is None and wanted in {None, ViewMechanism.OVERLAY}:
         return ViewChoice(mechanism=ViewMechanism.OVERLAY, reason="the project is not copied; only what changes takes space")
     if wanted is ViewMechanism.OVERLAY:
         raise ViewFailed(f"an overlay of `{project}` is not possible: {fault}")
-    chosen = "you chose a copy" if fault is None else f"an overlay is not possible: {fault}"
+    chosen = why if fault is None else f"an overlay is not possible: {fault}"
     if not survey.is_whole or survey.files > MOST_FILES or survey.size > MOST_BYTES:
         too_much = f"the project has more than {MOST_FILES} files or {MOST_BYTES // _MIB} MiB"
         if wanted is ViewMechanism.COPY:

@@ -5,7 +5,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from curtainwall.host.views.overlay import delete_tree, failing, project_owner
 from curtainwall.host.views.sealed import SealedContents, copy_bytes
 from curtainwall.host.views.states import LIST, kind_of, mode_of, read_entry
 from curtainwall.host.views.upper import MAX_DEPTH
-from curtainwall.model import ChangeSet, Entrance, FileKind, FileState, ViewChoice, ViewFailed, ViewMechanism
+from curtainwall.model import ChangeSet, Entrance, FileKind, FileState, ViewChoice, ViewFailed, ViewMechanism, is_beneath
 
 MOST_FILES: Final = 20_000
 MOST_BYTES: Final = 512 * 1024 * 1024
@@ -63,7 +63,7 @@ class CopyView:
         with failing("the project cannot be copied"):
             self._refresh()
             if not self._can_mount:
-                self._entrance = Entrance(self._project, os.open(self._copy, LIST))
+                self._entrance = Entrance(self._project, os.open(self._copy, LIST), directory=str(self._copy))
                 return self._entrance
         if self._holder is not None and not self._holder.is_alive():
             self._holder.close()
@@ -71,7 +71,7 @@ class CopyView:
         if self._holder is None:
             self._holder = Holder(self._project, self._owner, self._state / "lock")
         root = self._holder.mount(Layers(str(self._copy)))
-        self._entrance = self._holder.entrance(root, self._owner)
+        self._entrance = replace(self._holder.entrance(root, self._owner), directory=str(self._copy))
         return self._entrance
 
     def leave(self) -> None:
@@ -89,14 +89,19 @@ class CopyView:
         known = {path: BaseState(copied.state) for path, copied in self._copied.items()}
         differences = Differences(self._project, self.sealed, Bases(self._list, known=known, is_complete=True))
         seen: set[str] = set()
+        closed: list[str] = []
         skip = _Skip(is_left_out, differences.git)
         with failing("the view cannot be read"), self._opened() as (copy, _):
-            for path, above, status in _walk(copy, skip.is_skipped):
+            for path, above, status in _walk(copy, skip.is_skipped, closed):
                 seen.add(path)
                 copied = self._copied.get(path)
                 if copied is None or copied.copy != _identity(status):
                     with self._below(path) as below:
                         differences.compare(path, below, above)
+            for path in closed:
+                differences.refuse(path, "its directory cannot be listed")
+            # What is in a directory that is closed to us is not known to be deleted.
+            seen.update(path for path in self._copied if any(is_beneath(path, each) for each in closed))
             for path in self._copied.keys() - seen:
                 if not any(skip.is_skipped(each) for each in _lineage(path)):
                     with self._below(path) as below:
@@ -129,7 +134,7 @@ class CopyView:
         """Put aside what the project has where the agent has changed something, before the user changes it too."""
         with self._opened() as (copy, _):
             same = {
-                path for path, _, status in _walk(copy, lambda _: False)
+                path for path, _, status in _walk(copy, lambda _: False, [])
                 if path in self._copied and self._copied[path].copy == _identity(status)
             }  # fmt: skip
         for path in self._copied.keys() - same:
@@ -247,8 +252,11 @@ class _Skip:
         return self.is_left_out is not None and self.is_left_out(path)
 
 
-def _walk(root: int, is_skipped: Callable[[str], bool]) -> Iterator[tuple[str, Spot, os.stat_result]]:
-    """Yield everything beneath an open directory on the same disk, parents first."""
+def _walk(root: int, is_skipped: Callable[[str], bool], closed: list[str] | None = None) -> Iterator[tuple[str, Spot, os.stat_result]]:
+    """Yield everything beneath an open directory on the same disk, parents first.
+
+    With a list, directories that are closed to us are added to that instead.
+    """
     device = os.fstat(root).st_dev
 
     def walk(directory: int, above: str, depth: int) -> Iterator[tuple[str, Spot, os.stat_result]]:
@@ -258,6 +266,9 @@ def _walk(root: int, is_skipped: Callable[[str], bool]) -> Iterator[tuple[str, S
             path = f"{above}{name}"
             status = _status(directory, name)
             if status is None or is_skipped(path):
+                continue
+            if closed is not None and stat.S_ISDIR(status.st_mode) and not _may_look_into(directory, name):
+                closed.append(path)
                 continue
             yield path, (directory, name), status
             if stat.S_ISDIR(status.st_mode) and status.st_dev == device:
@@ -374,6 +385,10 @@ def _identity(status: os.stat_result) -> _Identity:
     if stat.S_ISDIR(status.st_mode):
         return (stat.S_IFDIR, mode_of(status))
     return (status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _may_look_into(directory: int, name: str) -> bool:
+    return os.access(name, os.R_OK | os.X_OK, dir_fd=directory, effective_ids=True, follow_symlinks=False)
 
 
 def _status(directory: int, name: str) -> os.stat_result | None:

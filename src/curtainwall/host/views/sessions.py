@@ -7,7 +7,7 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _IN_USE_SECONDS: Final = 5.0
 _PAUSE: Final = 0.01
+_FOR_CONTAINERS: Final = "a container does not see an overlay of ours, so its agent works on a copy"
 
 
 class ViewsOfSessions:
@@ -42,20 +43,21 @@ class ViewsOfSessions:
     Start-up time: the mechanisms are loaded with the first view.
     """
 
-    def __init__(self, home: Home) -> None:
-        """Keep views in a home; nothing is made before the first call enters one."""
+    def __init__(self, home: Home, contained: Collection[str] = ()) -> None:
+        """Keep views in a home; nothing is made before the first call enters one. The agents in containers, by name, work on copies."""
         self._home = home
+        self._contained = frozenset(contained)
         self._lock = threading.Lock()
         self._doors: dict[SessionId, _Door] = {}
 
-    def fault(self, project: str) -> str:
-        """Return why no view of a project is possible here, or ""."""
+    def fault(self, project: str, agent: str = "") -> str:
+        """Return why no view of a project is possible here for an agent, or ""."""
         from curtainwall.host.views.choice import choose_mechanism, remove_view
 
         trial = self._home.root / "run" / f"view-{secrets.token_hex(8)}"
         try:
             trial.mkdir(mode=0o700, parents=True)
-            choice = choose_mechanism(project, trial)
+            choice = choose_mechanism(project, trial, self._wanted(agent), _FOR_CONTAINERS)
         except (ViewFailed, OSError) as fault:
             return str(fault)
         finally:
@@ -67,7 +69,7 @@ class ViewsOfSessions:
         """Mount the view that a call works on and return one use of it, which the caller closes; raise `ViewFailed`."""
         if not works_on_view(place.workspace, place.mode):
             return None
-        return self._door(place.session).enter(place.workspace.path)
+        return self._door(place).enter(place.workspace.path)
 
     def leave(self, session: SessionId) -> None:
         """Unmount a session's view, or have that done when its last use ends."""
@@ -84,7 +86,7 @@ class ViewsOfSessions:
         state = self._state(place.session)
         if not state.exists():
             return ChangeSet(project=project)
-        with self._door(place.session).alone(project) as view, IgnoreRules(project) as rules:
+        with self._door(place).alone(project) as view, IgnoreRules(project) as rules:
             left_out: list[str] = []
 
             def is_left_out(path: str) -> bool:
@@ -102,7 +104,7 @@ class ViewsOfSessions:
         project = place.workspace.path
         if changes.project != project:
             raise ViewFailed(f"these are changes of `{changes.project}`, and the session works in `{project}`")
-        with self._door(place.session).alone(project) as view:
+        with self._door(place).alone(project) as view:
             result = AppliedChanges(digest=changes.digest)
             settled = {path for change in changes.changes for path in change.paths}
             if apply:
@@ -141,16 +143,20 @@ class ViewsOfSessions:
 
         return SealedContents(self._state(session) / "contents")
 
-    def _door(self, session: SessionId) -> "_Door":
+    def _wanted(self, agent: str) -> ViewMechanism | None:
+        return ViewMechanism.COPY if agent in self._contained else None
+
+    def _door(self, place: Place) -> "_Door":
         with self._lock:
-            return self._doors.setdefault(session, _Door(self._state(session)))
+            return self._doors.setdefault(place.session, _Door(self._state(place.session), self._wanted(place.agent)))
 
 
 class _Door:
     """One session's view: who is in it, and whether it is mounted."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, wanted: ViewMechanism | None) -> None:
         self._state = state
+        self._wanted = wanted
         # Held while the view is mounted, unmounted, read or changed as a whole.
         self._turn = threading.Lock()
         self._uses = 0
@@ -228,12 +234,17 @@ class _Door:
         from curtainwall.host.views.choice import open_view
 
         try:
-            view = open_view(project, self._state)
+            view = open_view(project, self._state, self._wanted, _FOR_CONTAINERS)
         except (OSError, ValueError) as fault:
             raise ViewFailed(f"the view of `{project}` cannot be opened: {fault}") from fault
         # INVARIANT: where no view is possible, nothing is entered: the project itself would be in its place.
         if view.choice.mechanism is ViewMechanism.NONE:
             raise ViewFailed(f"no view of `{project}` is possible here: {view.choice.reason}; use the mode `ask`")
+        if self._wanted not in {None, view.choice.mechanism}:
+            # The agent's name stood for another kind of agent when the session began.
+            raise ViewFailed(
+                f"the view of `{project}` began as {view.choice.mechanism.value}, which no container sees; start a new session"
+            )
         return view
 
     def _unmount(self) -> None:

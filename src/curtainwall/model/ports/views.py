@@ -41,8 +41,8 @@ class ProjectView(Protocol):
 class SessionViews(Protocol):
     """The views of the sessions of this process. The methods may take long, so a coroutine calls them in a thread."""
 
-    def fault(self, project: str) -> str:
-        """Return why no view of a project is possible here, or ""."""
+    def fault(self, project: str, agent: str = "") -> str:
+        """Return why no view of a project is possible here for an agent, or ""."""
         ...
 
     def enter(self, place: Place) -> ViewUse | None:

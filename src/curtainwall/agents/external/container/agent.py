@@ -22,14 +22,19 @@ from curtainwall.model import (
     HeldFile,
     Mode,
     NotFound,
+    Place,
     SessionId,
+    SessionViews,
     TryLater,
     TurnAt,
     TurnResult,
     TurnStatus,
+    ViewFailed,
+    ViewUse,
     Workspace,
     held_noted,
     session_stream,
+    works_on_view,
 )
 
 T = TypeVar("T")
@@ -95,8 +100,10 @@ class ContainerAgent:
         assert past.workspace is not None
         around, adapter = self._around, self._around.adapters.find(past.agent)
         telling = LiveText(at, around.journal, around.clock, around.masker)
-        folders = around.folders_of(at.session, past.workspace, past.mode)
-        async with guard_project(folders, around.fleet.clean, is_free=past.mode is Mode.BYPASS) as guard:
+        async with (
+            self._folders(at.session, past, past.workspace) as folders,
+            guard_project(folders, around.fleet.clean, is_free=past.mode is Mode.BYPASS) as guard,
+        ):
             await self._tell(guard, telling)
             ward = await self._ward(at.session, past, guard.folders)
             result = await self._within(ward, self._worked(at, past, adapter, guard, ward, telling))
@@ -107,6 +114,29 @@ class ContainerAgent:
         await self._tell(guard, telling)
         self._synced(at.session)
         return result
+
+    @asynccontextmanager
+    async def _folders(self, session: SessionId, past: ExternalHistory, workspace: Workspace) -> AsyncGenerator[ContainerFolders]:
+        """Lend the directories of a session. In review mode its workspace is a view, in which nothing works any more afterwards."""
+        around = self._around
+        folders = around.folders_of(session, workspace, past.mode)
+        if not works_on_view(workspace, past.mode):
+            yield folders
+            return
+        if around.views is None:
+            raise ViewFailed("there are no views of projects in this program; use the mode `ask`")
+        # INVARIANT: nothing in a container writes while the view is brought up to date, or while its changes are read.
+        await around.fleet.still(session)
+        use = await _entered(around.views, Place(session=session, workspace=workspace, mode=past.mode, agent=past.agent))
+        try:
+            if not use.entrance.directory:
+                raise ViewFailed(f"the view of `{workspace.path}` is not one that a container sees; start a new session")
+            yield replace(folders, workspace=Path(use.entrance.directory), project=folders.workspace)
+        finally:
+            try:
+                await asyncio.shield(around.fleet.still(session))
+            finally:
+                use.close()
 
     async def _watch_kept(self, session: SessionId, orientation: Path) -> None:
         """Set aside what the rest of a turn leaves in a project that runs on its own, until its container is gone."""
@@ -283,6 +313,23 @@ class ContainerAgent:
         if past.workspace is None:
             raise NotFound(f"there is no session `{session}`")
         return past
+
+
+async def _entered(views: SessionViews, place: Place) -> ViewUse:
+    """Enter a view; if nobody waits for that any more, leave it again."""
+    entering = asyncio.ensure_future(asyncio.to_thread(views.enter, place))
+    try:
+        use = await asyncio.shield(entering)
+    except asyncio.CancelledError:
+        entering.add_done_callback(_close_unused)
+        raise
+    assert use is not None, "in review mode a project is worked on in a view"
+    return use
+
+
+def _close_unused(entering: "asyncio.Future[ViewUse | None]") -> None:
+    if not entering.cancelled() and entering.exception() is None and (use := entering.result()) is not None:
+        use.close()
 
 
 def _masked(file: HeldFile, telling: LiveText) -> HeldFile:

@@ -152,6 +152,19 @@ class Fleet:
             if state.get("Running") and not state.get("Paused"):
                 await self.drop(session)
 
+    async def still(self, session: SessionId) -> None:
+        """Make sure that nothing of a session changes anything until a container is lent to it again.
+
+        Programs that are kept running are frozen, and everything else is ended, also what another process left.
+        """
+        held = self._held.get(session)
+        if held is None:
+            await self._replace_leftovers(session)
+        elif held.request.is_kept:
+            await self.freeze(session)
+        else:
+            await self.drop(session)
+
     async def let_go(self, session: SessionId) -> None:
         """Remove a session's container unless it is busy."""
         held = self._held.get(session)

@@ -34,10 +34,9 @@ def settle_owner(folders: ContainerFolders) -> tuple[int, int]:
     status = folders.workspace.stat()
     user, group = status.st_uid or _NOBODY_ELSE, status.st_gid or _NOBODY_ELSE
     if status.st_uid == 0 and not folders.is_own and not folders.is_readonly:
-        how = f"`chown -R {user} {folders.workspace}`, or plan mode to read it"
-        raise TryLater(
-            f"the project {quoted(str(folders.workspace))} belongs to root, and an agent never is root; give it to a user: {how}"
-        )
+        project = folders.project or folders.workspace
+        how = f"`chown -R {user} {project}`, or plan mode to read it"
+        raise TryLater(f"the project {quoted(str(project))} belongs to root, and an agent never is root; give it to a user: {how}")
     if folders.is_own:
         hand_over(folders.workspace, FileOwner(user, group))
     hand_over(folders.state, FileOwner(user, group))
@@ -106,15 +105,23 @@ Denied: there is no network here but the way to your own model. `curl`, `git pus
 the tools of `{server}` instead. A refusal names the rule that decided and what would be allowed instead. It is final: do not look for a \
 way around it. Tell the user what was refused and why.
 The root file system is read-only, and what is in /tmp may be gone by your next turn.
-
+{view}
 {overview}"""
 
+_VIEW: Final = """\
+{workspace} is your own view of the user's project. What you change there is shown to the user once you are done, and the project gets \
+what they accept. Git directories are not taken over, so commits stay in your view.
+"""
 
-def orientation(*, is_readonly: bool = False, tools: str = "", hosts: str = "", instructions: Sequence[str] = ()) -> str:
+
+def orientation(
+    *, is_readonly: bool = False, is_view: bool = False, tools: str = "", hosts: str = "", instructions: Sequence[str] = ()
+) -> str:
     """Return the orientation text; `tools` lists the session's tools, and `hosts` says which hosts are open."""
     readonly = " (to be read: it cannot be changed now)" if is_readonly else ""
+    view = _VIEW.format(workspace=WORKSPACE) if is_view else ""
     overview = session_overview(tools, hosts, *instructions)
-    return _WORDS.format(workspace=WORKSPACE, home=HOME, server=SERVER, readonly=readonly, overview=overview)
+    return _WORDS.format(workspace=WORKSPACE, home=HOME, server=SERVER, readonly=readonly, view=view, overview=overview)
 
 
 # OpenCode installs its plugin package into every configuration directory that it can write to, and has no setting against it.

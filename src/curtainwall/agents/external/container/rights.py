@@ -48,16 +48,24 @@ class ContainerRights:
     changes_files: bool
     is_free: bool
     """It may also leave files in a project that run later on their own."""
+    has_view: bool = False
+    """It has a view of the project and not the project."""
 
     def exceed(self, others: "ContainerRights") -> bool:
-        """Tell whether these rights allow anything that the others do not."""
-        return (self.changes_files and not others.changes_files) or (self.is_free and not others.is_free)
+        """Tell whether these rights allow anything that the others do not, or concern other files."""
+        is_more = (self.changes_files and not others.changes_files) or (self.is_free and not others.is_free)
+        return is_more or self.has_view is not others.has_view
 
 
 def rights_in(folders: ContainerFolders, mode: Mode) -> ContainerRights:
     """Return what a container with these folders can do."""
     changes_files = not folders.is_readonly
-    return ContainerRights(changes_files, changes_files and not folders.is_own and mode is Mode.BYPASS)
+    return ContainerRights(changes_files, changes_files and not folders.is_own and mode is Mode.BYPASS, has_view_in(folders, mode))
+
+
+def has_view_in(folders: ContainerFolders, mode: Mode) -> bool:
+    """Tell whether a container works on a view of the project in a mode."""
+    return not folders.is_own and mode is Mode.REVIEW
 
 
 RightsIn = Callable[[Mode], ContainerRights]
@@ -152,7 +160,7 @@ class GuardedFolders:
 async def guard_project(
     folders: ContainerFolders, end_leftovers: Callable[[], Awaitable[object]], *, is_free: bool
 ) -> AsyncGenerator[GuardedFolders]:
-    """Watch a project while an agent works in it. A session's own workspace and a freely changeable one are not watched.
+    """Watch a project while an agent works in it. A session's own workspace, a view and a freely changeable project are not watched.
 
     `end_leftovers` ends containers that a crash of ours left, because what still runs in one could plant its file again.
     """
@@ -161,9 +169,9 @@ async def guard_project(
     if record.exists():
         await end_leftovers()
         left, held = await asyncio.to_thread(_taken_up, record)
-    if not folders.is_own:
+    if not folders.is_own and folders.project is None:
         folders = replace(folders, hidden=await asyncio.to_thread(_services, root))
-    if folders.is_own or folders.is_readonly or is_free:
+    if folders.is_own or folders.is_readonly or folders.project is not None or is_free:
         yield GuardedFolders(folders, left, held)
         return
     try:

@@ -104,6 +104,8 @@ class ContainerFolders:
     """Sockets and named pipes in the workspace to hide: a read-only mount would not keep an agent from the services behind them."""
     shared: tuple[Path, ...] = ()
     """The other places that the agent can fill, caches and mounts; their growth counts too."""
+    project: Path | None = None
+    """The project that the workspace is a view of; None if it is no view."""
 
 
 @record

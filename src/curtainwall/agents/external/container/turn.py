@@ -59,6 +59,7 @@ from curtainwall.model import (
     Journal,
     Mode,
     SessionId,
+    SessionViews,
     TurnAt,
     TurnFailed,
     TurnResult,
@@ -102,6 +103,8 @@ class ContainerPorts:
     programs_of: Callable[[str], Sequence[LentProgram]] = lambda _: ()
     extras_of: Callable[[str, Workspace, Mode], ContainerExtras] = lambda _agent, _workspace, _mode: ContainerExtras()
     skills_of: Callable[[Workspace], Mapping[str, str]] = lambda _: {}
+    views: SessionViews | None = None
+    """The sessions' views of their projects; without any, no agent works in review mode."""
 
 
 @dataclass(slots=True)
@@ -359,7 +362,8 @@ class ContainerTurn:
     async def _note_changes(self, attempt: _Attempt) -> None:
         """Record which files of the workspace changed: the agent's own tools do not go through the gate."""
         folders = self.held.request.folders
-        if attempt.changed_since is None or folders.is_readonly:
+        if attempt.changed_since is None or folders.is_readonly or folders.project is not None:
+            # What changed in a view is presented as a whole.
             return
         paths, more = await asyncio.to_thread(find_changes, folders.workspace, attempt.changed_since)
         if paths:
@@ -376,9 +380,10 @@ class ContainerTurn:
     def _task(self, conversation: str) -> Task:
         provider, model = self._model()
         name = conversation or str(uuid.UUID(bytes=self.around.clock.entropy(16), version=4))
-        reach, is_readonly = self.reach, self.held.request.folders.is_readonly
+        reach, folders = self.reach, self.held.request.folders
         instructions = (reach.instructions, self.past.instructions)
-        text = orientation(is_readonly=is_readonly, tools=reach.tools, hosts=reach.hosts, instructions=instructions)
+        is_readonly, is_view = folders.is_readonly, folders.project is not None
+        text = orientation(is_readonly=is_readonly, is_view=is_view, tools=reach.tools, hosts=reach.hosts, instructions=instructions)
         return Task(name, not conversation, text, provider, model, self.reach.keys)
 
     def _model(self) -> tuple[str, str]:
