@@ -2,6 +2,6 @@
 
 from typing import Final
 
-FOLD_VERSION: Final = "d65eb437d7ece7a3fa1acde430c6b602"
+FOLD_VERSION: Final = "998c0518c7e0edb6264c500bc030af9a"
 """The digest of everything that the fold of a log depends on. `tests/unit/session/test_fold_version.py` computes it, fails if it
 differs, and prints the right one."""
