@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
+from curtainwall.compose.knowledge import HouseKnowledge
 from curtainwall.model import (
     APPLY_CHANGES,
     ApprovalAnswered,
@@ -463,6 +464,8 @@ def test_a_slash_word_shows_it_first_and_its_code_does_exactly_that(home: Path, 
                 await history.move(here.session, ANN, StepsAsked(), "00000000")
             assert (project / "a.txt").read_text() == "1\n"
             assert await history.move(here.session, ANN, StepsAsked(), code) == "step 1 was taken back: 1 change was applied"
+            knowledge = HouseKnowledge(here.wired.sessions, here.wired.masker, here.wired.views)
+            assert knowledge.changes(here.session).split("\n")[-1] == "step 1: taken back"
             assert (project / "a.txt").read_text() == FILES["a.txt"]
             with pytest.raises(CommandRefused):
                 await history.move(here.session, ANN, StepsAsked(), code)
