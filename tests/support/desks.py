@@ -47,6 +47,7 @@ from curtainwall.model import (
     SessionRow,
     SessionView,
     StartTurn,
+    StepsAsked,
     StreamId,
     Subject,
     TextStreamed,
@@ -82,7 +83,7 @@ class MemoryDesk:
 
     @property
     def line(self) -> ChannelPorts:
-        return ChannelPorts(self, self, self, self.clock, self, self)
+        return ChannelPorts(self, self, self, self.clock, self, self, self)
 
     # Desk
 
@@ -171,6 +172,12 @@ class MemoryDesk:
 
     def difference(self, session: SessionId, path: str = "") -> str:
         return f"difference of {path or 'everything'} in {session}"
+
+    # Steps
+
+    async def move(self, session: SessionId, by: Who, steps: StepsAsked, code: str = "") -> str:
+        self.state(session)
+        return f"{'redo' if steps.redo else 'undo'} {steps.count}{' force' * steps.force} {code or 'shown'}"
 
     # Feed
 

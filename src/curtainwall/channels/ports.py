@@ -1,6 +1,6 @@
 """The ports of every text channel: the desk, the feed, live text, and the clock."""
 
-from curtainwall.model import Clock, Desk, Explainer, Feed, Knowledge, LiveFeed, MessageId, ordered_id, record
+from curtainwall.model import ChangeSteps, Clock, Desk, Explainer, Feed, Knowledge, LiveFeed, MessageId, ordered_id, record
 
 
 @record
@@ -13,6 +13,7 @@ class ChannelPorts:
     clock: Clock
     explainer: Explainer
     knowledge: Knowledge
+    steps: ChangeSteps
 
     def new_message(self) -> MessageId:
         """Return a new id for a message that is about to be sent."""

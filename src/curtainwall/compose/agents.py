@@ -23,7 +23,7 @@ from curtainwall.agents.registry import AgentRegistry
 from curtainwall.channels.live import LiveEndpoint, RemoteListening
 from curtainwall.channels.ports import ChannelPorts
 from curtainwall.compose.free_hosts import describe_hosts
-from curtainwall.compose.gate import GatedSessions
+from curtainwall.compose.gate import GatedSessions, LateSteps
 from curtainwall.compose.hooks import SessionHooks
 from curtainwall.compose.knowledge import HouseKnowledge, prompted_skills, skill_index
 from curtainwall.compose.models import default_model_name, model_settings
@@ -167,7 +167,7 @@ class RunningAgents:
         """The ports of a text channel."""
         wired = self.wired
         explanations, knowledge = Explanations(wired.sessions), HouseKnowledge(wired.sessions, wired.masker, wired.views)
-        return ChannelPorts(self.desk, wired.registry.feed, self.live, wired.registry.clock, explanations, knowledge)
+        return ChannelPorts(self.desk, wired.registry.feed, self.live, wired.registry.clock, explanations, knowledge, LateSteps(wired))
 
 
 class InstructionPins:

@@ -35,7 +35,9 @@ from curtainwall.model import (
     Presence,
     RaiseBudget,
     SessionId,
+    StepsAsked,
     ToolResult,
+    Who,
     record,
 )
 from curtainwall.operations.held import note_held
@@ -61,6 +63,7 @@ from curtainwall.tools.skills import skill_runners
 
 if TYPE_CHECKING:
     # Start-up time: git is loaded with its first call, and so are changes.
+    from curtainwall.operations.history import ChangeHistory
     from curtainwall.tools import IsDenied, Tool
     from curtainwall.tools.changes import ChangePorts, Tell
 
@@ -81,6 +84,13 @@ class GatedSessions:
     shares: Shares
     views: ViewsOfSessions
     """The sessions' views of their projects."""
+
+    def history(self) -> "ChangeHistory":
+        """Return the history of accepted changes, to take them back and apply them again."""
+        # Start-up time: few commands need it.
+        from curtainwall.operations.history import ChangeHistory
+
+        return ChangeHistory(self.sessions, self.gate, self.views, self.views, self.masker)
 
     @property
     def setup(self) -> Setup:
@@ -125,7 +135,18 @@ class LateChangeTools:
         # Start-up time: as above.
         from curtainwall.tools.changes import ChangePorts
 
-        return ChangePorts(self.views, self.views, self.blobs, self.masker, self.tell)
+        return ChangePorts(self.views, self.views, self.views, self.blobs, self.masker, self.tell)
+
+
+@record
+class LateSteps:
+    """Takes accepted changes back, and is loaded when that is first asked for. Fills `ChangeSteps`."""
+
+    wired: GatedSessions
+
+    async def move(self, session: SessionId, by: Who, steps: StepsAsked, code: str = "") -> str:
+        """Return what would be written and the code that confirms it; with that code, write it and return how that ended."""
+        return await self.wired.history().move(session, by, steps, code)
 
 
 @asynccontextmanager

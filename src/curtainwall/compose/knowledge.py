@@ -45,11 +45,12 @@ class HouseKnowledge:
         return self._masker.mask_text("\n".join(memory_lines(open_notebook(self._sessions.home), workspace)))
 
     def changes(self, session: SessionId) -> str:
-        """Return the list of what a session last presented as changes of its project; raise `NotFound`."""
+        """Return the list of what a session last presented as changes of its project, and its steps; raise `NotFound`."""
         # Start-up time: as above.
+        from curtainwall.operations.history import step_lines, steps_of
         from curtainwall.operations.presented import change_lines
 
-        return "\n".join(change_lines(self._presented(session)))
+        return "\n".join((*change_lines(self._presented(session)), *step_lines(steps_of(self._sessions, session))))
 
     def difference(self, session: SessionId, path: str = "") -> str:
         """Return the differences of what a session last presented, or of one file of it; raise `NotFound`."""

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from pydantic import JsonValue
 
@@ -53,11 +53,16 @@ from curtainwall.model import (
     SessionId,
     SessionView,
     SetCompaction,
+    StepsAsked,
     TurnStarted,
     Who,
     session_stream,
 )
 from curtainwall.session import Diagnostic, DiagnosticLog, TranscriptNote, TranscriptTurn, note_of, transcript
+
+if TYPE_CHECKING:
+    # Start-up time: few programs take changes back.
+    from curtainwall.operations.history import StepOutcome
 
 _LARGEST_NOTE = 64 * 1024
 
@@ -331,6 +336,19 @@ class Session:
         if self._embedding.system_prompt is not None:
             await give_instructions(self._work, opened.session, self._embedding.system_prompt)
         return Session(self._work, opened.session, self._by, self._embedding)
+
+    async def undo(self, steps: int = 1, *, force: bool = False) -> "Sequence[StepOutcome]":
+        """Take back what was accepted and applied last; raise if a file was changed since, unless `force` is set, which overwrites it."""
+        return await self._move(StepsAsked(count=require("steps", steps, int), force=require("force", force, bool)))
+
+    async def redo(self, steps: int = 1, *, force: bool = False) -> "Sequence[StepOutcome]":
+        """Apply again what was last taken back; raise if a file was changed since, unless `force` is set, which overwrites it."""
+        return await self._move(StepsAsked(redo=True, count=require("steps", steps, int), force=require("force", force, bool)))
+
+    async def _move(self, asked: StepsAsked) -> "Sequence[StepOutcome]":
+        self._require_here()
+        history = self._work.wired.history()
+        return await history.carry_out(await history.plan(self.id, self._by, asked), self._by)
 
     async def close(self, reason: str = "its program was done with it") -> None:
         """End the session; log and workspace stay. Closing twice is harmless."""

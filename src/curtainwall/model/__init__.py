@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from curtainwall.model.changes import FileChange as FileChange
     from curtainwall.model.changes import FileKind as FileKind
     from curtainwall.model.changes import FileState as FileState
+    from curtainwall.model.changes import PresentFile as PresentFile
     from curtainwall.model.changes import ViewChoice as ViewChoice
     from curtainwall.model.changes import ViewMechanism as ViewMechanism
     from curtainwall.model.changes import path_order as path_order
@@ -287,6 +288,7 @@ if TYPE_CHECKING:
     from curtainwall.model.ports.calls import Hooks as Hooks
     from curtainwall.model.ports.calls import Save as Save
     from curtainwall.model.ports.calls import ToolHost as ToolHost
+    from curtainwall.model.ports.channels import ChangeSteps as ChangeSteps
     from curtainwall.model.ports.channels import Desk as Desk
     from curtainwall.model.ports.channels import Explainer as Explainer
     from curtainwall.model.ports.channels import Feed as Feed
@@ -304,6 +306,7 @@ if TYPE_CHECKING:
     from curtainwall.model.ports.store import Log as Log
     from curtainwall.model.ports.store import Marks as Marks
     from curtainwall.model.ports.store import Tallies as Tallies
+    from curtainwall.model.ports.views import ProjectFiles as ProjectFiles
     from curtainwall.model.ports.views import ProjectView as ProjectView
     from curtainwall.model.ports.views import SessionViews as SessionViews
     from curtainwall.model.ports.views import ViewContents as ViewContents
@@ -334,6 +337,7 @@ if TYPE_CHECKING:
     from curtainwall.model.subjects import is_deeper as is_deeper
     from curtainwall.model.subjects import is_external as is_external
     from curtainwall.model.subjects import subject_digest as subject_digest
+    from curtainwall.model.tools import APPLIED as APPLIED
     from curtainwall.model.tools import APPLY_CHANGES as APPLY_CHANGES
     from curtainwall.model.tools import CONNECT_SERVER as CONNECT_SERVER
     from curtainwall.model.tools import EGRESS_SERVER as EGRESS_SERVER
@@ -341,6 +345,7 @@ if TYPE_CHECKING:
     from curtainwall.model.tools import GIT_CLONE as GIT_CLONE
     from curtainwall.model.tools import GIT_PUSH as GIT_PUSH
     from curtainwall.model.tools import HERE as HERE
+    from curtainwall.model.tools import LEFT_ALONE as LEFT_ALONE
     from curtainwall.model.tools import LOAD_SKILL as LOAD_SKILL
     from curtainwall.model.tools import MOVE_FILE as MOVE_FILE
     from curtainwall.model.tools import PROPOSE_PLAN as PROPOSE_PLAN
@@ -349,6 +354,7 @@ if TYPE_CHECKING:
     from curtainwall.model.tools import REMEMBER_FOR_ALL as REMEMBER_FOR_ALL
     from curtainwall.model.tools import SET_WORKING_DIR as SET_WORKING_DIR
     from curtainwall.model.tools import SHELL_RUN as SHELL_RUN
+    from curtainwall.model.tools import TAKES_BACK as TAKES_BACK
     from curtainwall.model.tools import TRUST_SKILL as TRUST_SKILL
     from curtainwall.model.tools import Case as Case
     from curtainwall.model.tools import Meaning as Meaning
@@ -384,6 +390,7 @@ if TYPE_CHECKING:
     from curtainwall.model.views import QueuedMessage as QueuedMessage
     from curtainwall.model.views import RuleStatus as RuleStatus
     from curtainwall.model.views import SessionView as SessionView
+    from curtainwall.model.views import StepsAsked as StepsAsked
     from curtainwall.model.views import VerdictReport as VerdictReport
     from curtainwall.model.workspaces import Workspace as Workspace
 else:

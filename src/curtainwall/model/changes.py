@@ -133,6 +133,16 @@ def path_order(path: str) -> tuple[str, ...]:
     return tuple(path.split("/"))
 
 
+class PresentFile(Frozen):
+    """What a project has at a path; `names` are those in a directory, and `fault` says why it cannot be read."""
+
+    state: FileState
+    names: tuple[str, ...] = ()
+    is_binary: bool = False
+    is_hard_linked: bool = False
+    fault: str = ""
+
+
 class ApplyStatus(StrEnum):
     """How applying a change ended for one path."""
 

@@ -46,6 +46,13 @@ PUSH_SECRETS: Final = "git.push_secrets"
 APPLY_CHANGES: Final = "session.apply_changes"
 """The call that the house makes at the end of a turn to apply what the session changed in its view of a project."""
 
+TAKES_BACK: Final = "takes_back"
+"""The argument of an application that takes an earlier one back; its value is that call."""
+LEFT_ALONE: Final = "left_alone"
+"""In the outcome of an application: the positions in the change set of what was accepted and not applied."""
+APPLIED: Final = "applied"
+"""In the outcome of an application of which something was left alone: how many changes were applied."""
+
 LOAD_SKILL: Final = "session.load_skill"
 REMEMBER: Final = "session.remember"
 

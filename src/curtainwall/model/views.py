@@ -7,6 +7,7 @@ from curtainwall.model.budgets import Basis, BudgetKind
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import ApprovalId, CallId, MessageId, Millis, RuleId, SessionId
 from curtainwall.model.listings import SessionStatus
+from curtainwall.model.records import record
 from curtainwall.model.subjects import Subject
 from curtainwall.model.verdicts import Effect, Mode
 from curtainwall.model.workspaces import Workspace
@@ -126,3 +127,12 @@ class Opened(Frozen):
 
     session: SessionId
     notes: tuple[str, ...] = ()
+
+
+@record
+class StepsAsked:
+    """Which accepted changes somebody wants to take back or, with `redo`, to apply again; `force` overwrites what was changed since."""
+
+    redo: bool = False
+    count: int = 1
+    force: bool = False

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from functools import partial
 
 from curtainwall.facts import Masker
-from curtainwall.model import BadCall, Blobs, ChangeSet, NotFound, ShownFile, ViewContents, record
+from curtainwall.model import BadCall, Blobs, ChangeSet, NotFound, SessionId, ShownFile, ViewContents, record
 from curtainwall.session import ChangeProposal, SessionState, quoted_path, visible
 from curtainwall.tools.change_card import ChangeDescription, DescribedChange
 from curtainwall.tools.changes import is_later, load_changes, resources_of
@@ -38,11 +38,16 @@ def presented_changes(state: SessionState, blobs: Blobs, contents: ViewContents,
         changes = load_changes(blobs, proposal.changes, state.workspace.path)
     except BadCall as fault:
         raise NotFound(str(fault)) from fault
+    description = describe(changes, contents, state.opened.session, masker)
+    return PresentedChanges(changes, description.summary, _status(proposal), proposal.only, tuple(description.described()))
+
+
+def describe(changes: ChangeSet, contents: ViewContents, session: SessionId, masker: Masker) -> ChangeDescription:
+    """Return what describes a change set of a session."""
     later = frozenset(
         path for path, resources in resources_of(changes).items() if any(is_later(each, changes.project) for each in resources)
     )
-    description = ChangeDescription(changes, later, masker, partial(contents.content, state.opened.session))
-    return PresentedChanges(changes, description.summary, _status(proposal), proposal.only, tuple(description.described()))
+    return ChangeDescription(changes, later, masker, partial(contents.content, session))
 
 
 def _status(proposal: ChangeProposal) -> str:

@@ -84,6 +84,10 @@ if TYPE_CHECKING:
     from curtainwall.session.state import Spent as Spent
     from curtainwall.session.state import Totals as Totals
     from curtainwall.session.state import is_application as is_application
+    from curtainwall.session.steps import AcceptedStep as AcceptedStep
+    from curtainwall.session.steps import Application as Application
+    from curtainwall.session.steps import StepHistory as StepHistory
+    from curtainwall.session.steps import change_steps as change_steps
     from curtainwall.session.text import inert as inert
     from curtainwall.session.text import visible as visible
     from curtainwall.session.transcript import Transcript as Transcript

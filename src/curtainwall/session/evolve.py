@@ -6,6 +6,7 @@ from typing import assert_never
 from curtainwall.model import (
     APPLY_CHANGES,
     SET_WORKING_DIR,
+    TAKES_BACK,
     AgentSpoke,
     AnyEvent,
     ApprovalAnswered,
@@ -144,7 +145,9 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             if event.subject.effect is not ToolEffect.INSPECT:
                 state.repeats = remember_repeat(state.repeats, event.subject.digest, event.at)
             # What an agent asks for under this name is refused, and has no card.
-            if event.subject.tool == APPLY_CHANGES and event.subject.changes is not None:
+            # Taking back what was accepted is no proposal of the agent's.
+            is_proposal = event.subject.changes is not None and TAKES_BACK not in event.subject.canonical
+            if event.subject.tool == APPLY_CHANGES and is_proposal:
                 state.proposal = ChangeProposal(event.call, str(event.subject.canonical.get("changes", "")), event.turn)
         case CallPermitted():
             advance(state, event)

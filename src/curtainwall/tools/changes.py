@@ -6,11 +6,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from curtainwall.facts import Masker, writes_what_runs
 from curtainwall.model import (
+    APPLIED,
     APPLY_CHANGES,
+    LEFT_ALONE,
+    TAKES_BACK,
     AppliedChanges,
     BadCall,
     Blobs,
@@ -23,6 +26,7 @@ from curtainwall.model import (
     PathFacts,
     Place,
     Prepared,
+    ProjectFiles,
     Resource,
     Role,
     SessionId,
@@ -53,6 +57,7 @@ class ChangePorts:
 
     views: SessionViews
     contents: ViewContents
+    files: ProjectFiles
     blobs: Blobs
     masker: Masker
     tell: Tell
@@ -121,6 +126,8 @@ def change_refiners(ports: ChangePorts) -> dict[str, Refiner]:
         description = ChangeDescription(changes, later, ports.masker, partial(ports.contents.content, place.session))
         notes = prepared.arguments.get("left_out")
         card = description.card(tuple(map(str, notes)) if isinstance(notes, list) else ())
+        if because := prepared.arguments.get("because"):
+            card = card.model_copy(update={"summary": f"{because}: {card.summary}"})
         subject = closer.subject
         hidden = {**subject.hidden, **description.hidden}
         return replace(closer, subject=subject.model_copy(update={"changes": card, "hidden": hidden}))
@@ -134,24 +141,43 @@ def change_runners(ports: ChangePorts) -> dict[str, Runner]:
     async def apply_changes(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
         changes = load_changes(ports.blobs, str(prepared.arguments["changes"]), place.workspace.path)
         chosen = changes if permit.only is None else changes.only(permit.only)
+        is_taken_back = TAKES_BACK in prepared.arguments
+        work = partial(ports.files.write, place, chosen) if is_taken_back else partial(ports.views.settle, place, chosen, apply=True)
+        because = prepared.arguments.get("because", "takes back a step")
+        done, failed = (f"The user {because} of your accepted changes",) * 2 if is_taken_back else (_ANSWERED, _FAILED)
         try:
-            applied = await _apply(ports, place, chosen)
+            applied = await _apply(work)
         except ViewFailed as fault:
-            await ports.tell(place.session, f"Your changes were accepted, and could not be applied: {fault}", f"changes {permit.call}")
+            await ports.tell(place.session, f"{failed}, which failed: {fault}", f"changes {permit.call}")
             return ToolResult(ok=False, value=f"the changes could not be applied: {fault}")
         words = outcome_words(applied, rest=len(changes.changes) - len(chosen.changes))
-        await ports.tell(place.session, f"Your changes in the project were answered: {words}", f"changes {permit.call}")
-        return ToolResult(ok=len(applied.applied) == len(applied.files), value=words)
+        names = f" ({_names(applied.applied)})" if is_taken_back and applied.applied else ""
+        await ports.tell(place.session, f"{done}: {words}{names}", f"changes {permit.call}")
+        left = {file.path for file in applied.files} - {*applied.applied}
+        if not left:
+            return ToolResult(ok=True, value=words)
+        # Positions instead of paths: a path may look like a secret, and would be masked in the log.
+        numbers: list[JsonValue] = [number for number, change in enumerate(changes.changes) if change.path in left]
+        return ToolResult(ok=False, value={"outcome": words, APPLIED: len(applied.applied), LEFT_ALONE: numbers})
 
     return {APPLY_CHANGES: apply_changes}
 
 
-async def _apply(ports: ChangePorts, place: Place, changes: ChangeSet) -> AppliedChanges:
+_ANSWERED: Final = "Your changes in the project were answered"
+_FAILED: Final = "Your changes were accepted and were to be applied"
+
+
+def _names(paths: Collection[str]) -> str:
+    first = ", ".join(f"`{path}`" for path in list(paths)[:_MOST_NAMED])
+    return f"{first} and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else first
+
+
+async def _apply(work: Callable[[], AppliedChanges]) -> AppliedChanges:
     """Apply changes, however long the disk takes. What has begun in a thread ends there, even if nobody waits for it any more."""
     pause = _FIRST_PAUSE
     while True:
         try:
-            return await _to_its_end(partial(ports.views.settle, place, changes, apply=True))
+            return await _to_its_end(work)
         except TryLater:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

@@ -287,6 +287,8 @@ _SESSION = (
         _object(
             "changes", changes=_text("the digest of the change set", pattern="^[0-9a-f]{64}$"),
             left_out=_texts("what is not in it, and why", maxItems=64),
+            takes_back=_text("the call whose changes it takes back", maxLength=64),
+            because=_text("what it does, for people", maxLength=200), asked_by=_text("the person who asks for it"),
         ),
     ).model_copy(update={"for_house": True}),
 )  # fmt: skip

@@ -53,7 +53,7 @@ def test_the_table_is_what_the_commands_say() -> None:
         (("se",), ["words", "serve", "sessions", "servers"]),
         (("--v",), ["words", "--verbose", "--version"]),
         (("grants", ""), ["words", "list", "revoke"]),
-        (("sessions", "re"), ["words", "rename", "replay", "restore"]),
+        (("sessions", "re"), ["words", "rename", "replay", "redo", "restore"]),
         (("start", "--on-ask", ""), ["words", "wait", "park", "deny"]),
         (("start", "--on-ask=d"), ["words", "--on-ask=deny"]),
         (("start", "--mode", "a"), ["words", "accept-edits"]),

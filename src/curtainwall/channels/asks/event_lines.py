@@ -153,7 +153,10 @@ def _describe_call(event: CallEvent, before: SessionActivity, typed: CommandHint
             subject = before.subject_of(event.call)
             words = call_in_words(subject) if subject else str(event.call)
             if subject is not None and subject.changes is not None:
-                outcome = plain_line(str((event.shown or event.result).inline))
+                value = (event.shown or event.result).inline
+                outcome = plain_line(str(value.get("outcome", "")) if isinstance(value, dict) else str(value))
+                because = plain_line(str(subject.canonical.get("because", "")))
+                outcome = f"{because}: {outcome}" if because else outcome
                 return EventLine("dim", f"✓ {outcome}") if event.ok else EventLine("warn", f"✗ {outcome}")
             if event.ok and (code := _exit_code(event)):
                 return EventLine("warn", f"✗ {words}: exit code {code}")

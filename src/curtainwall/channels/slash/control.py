@@ -96,6 +96,9 @@ class Control:
                 return await self._talk(session, request)
             case want.Approve() | want.Deny() | want.Revoke():
                 return await self._answer(session, request, about)
+            case want.MoveSteps():
+                text = await self._line.steps.move(session, self._who, request.steps, request.code)
+                return SlashResult(tuple(plain(text).split("\n")))
             case want.Rename() | want.Close() | want.Enable() | want.Disable() | want.SetMode() | want.SetModel() | want.Budget():
                 return await self._set(session, request)
             case want.New() | want.Reset() | want.Fork() | want.Resume():

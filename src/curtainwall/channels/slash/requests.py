@@ -1,6 +1,6 @@
 """The requests of slash words, as values; everything else is a `Message`."""
 
-from curtainwall.model import ApprovalId, BudgetKind, CurtainwallError, GrantId, GrantScope, Mode, RuleId, record
+from curtainwall.model import ApprovalId, BudgetKind, CurtainwallError, GrantId, GrantScope, Mode, RuleId, StepsAsked, record
 
 
 class SlashUsageError(CurtainwallError):
@@ -224,6 +224,14 @@ class ShowDifference:
 
 
 @record
+class MoveSteps:
+    """Show what taking accepted changes back, or applying them again, would write; with its code, do it."""
+
+    steps: StepsAsked
+    code: str = ""
+
+
+@record
 class Why:
     """Explain why an ask or a call was judged as it was."""
 
@@ -260,4 +268,4 @@ Look = (
 )
 """Requests that show something and change nothing."""
 
-Request = Talk | Reply | Setting | Move | Look | Quit | Clear
+Request = Talk | Reply | Setting | Move | MoveSteps | Look | Quit | Clear

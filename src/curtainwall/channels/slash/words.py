@@ -7,10 +7,11 @@ from typing import Final
 
 from curtainwall.channels.slash import requests as want
 from curtainwall.channels.slash.requests import Request, SlashUsageError
-from curtainwall.model import ApprovalId, BudgetKind, GrantId, GrantScope, Mode, RuleId, record
+from curtainwall.model import ApprovalId, BudgetKind, GrantId, GrantScope, Mode, RuleId, StepsAsked, record
 
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{6}")
 _AMOUNT = re.compile(r"\$?\s*([0-9][0-9,_]*(?:\.[0-9]+)?)\s*([a-z%]*)")
+_CODE = re.compile(r"[0-9a-f]{8}")
 _COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
 _TIMES = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _KINDS = {
@@ -181,6 +182,18 @@ def _compact(rest: str) -> Request:
     return want.Compact(rest)
 
 
+def _steps(rest: str, *, redo: bool) -> Request:
+    count, force, code = 1, False, ""
+    for word in rest.casefold().split():
+        if word in ("force", "--force"):
+            force = True
+        elif _CODE.fullmatch(word):
+            code = word
+        else:
+            count = _count(word, 1)
+    return want.MoveSteps(StepsAsked(redo=redo, count=count, force=force), code)
+
+
 def _close(rest: str) -> Request:
     first, _, last = rest.partition(" ")
     return want.Close(_name(last.strip()), force=True) if first == "--force" else want.Close(_name(rest))
@@ -239,6 +252,18 @@ WORDS: Final[dict[str, SlashWord]] = {
         SlashWord("memory", "", "show what sessions here can recall, and where it is kept", _no_arguments(want.ShowMemory())),
         SlashWord("changes", "", "list what was last presented as changes of the project", _no_arguments(want.ShowChanges())),
         SlashWord("diff", "[FILE]", "show those changes line by line, or those of one file", lambda rest: want.ShowDifference(_name(rest))),
+        SlashWord(
+            "undo",
+            "[STEPS] [force] [CODE]",
+            "show what would take back what was accepted last; with its code, do it",
+            lambda rest: _steps(rest, redo=False),
+        ),
+        SlashWord(
+            "redo",
+            "[STEPS] [force] [CODE]",
+            "show what would apply again what was taken back; with its code, do it",
+            lambda rest: _steps(rest, redo=True),
+        ),
         SlashWord("clear", "", "clear the screen; nothing is forgotten", _no_arguments(want.Clear())),
         SlashWord("close", "[--force] [REASON]", "end this session; its log and workspace stay, and it can be resumed", _close),
         SlashWord("quit", "", "leave; the session stays open, and so do its asks", _no_arguments(want.Quit())),

@@ -10,7 +10,7 @@ import typer
 
 from curtainwall.channels.plain import counted
 from curtainwall.cli import loop
-from curtainwall.cli.commands.session_changes import changes, diff
+from curtainwall.cli.commands.session_changes import changes, diff, redo, undo
 from curtainwall.cli.commands.session_exec import exec_in
 from curtainwall.cli.read_only import open_for_reading
 from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, hanging, hint, note, show, show_json, timestamp
@@ -466,6 +466,8 @@ def fork(
 app.command("exec", context_settings={"ignore_unknown_options": True})(exec_in)
 app.command()(changes)
 app.command()(diff)
+app.command()(undo)
+app.command()(redo)
 app.command()(held)
 app.command()(restore)
 app.command()(delete)

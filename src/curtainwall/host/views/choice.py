@@ -77,7 +77,8 @@ def choose_mechanism(project: str, state: Path, wanted: ViewMechanism | None = N
 def namespaces_fault(project: str, state: Path) -> str | None:
     """Return why nothing can be mounted for a session here, or None."""
     try:
-        Holder(project, project_owner(project), state / "lock").close()
+        # Whoever looks through a view, unmounted, has its own lock.
+        Holder(project, project_owner(project), state / "trial.lock").close()
     except ViewFailed as fault:
         return str(fault)
     return None

@@ -99,6 +99,14 @@ class SealedContents:
         """Tell whether there are such contents."""
         return (self._directory / digest).exists()
 
+    def is_whole(self, digest: str) -> bool:
+        """Tell whether there are such contents, and undamaged."""
+        try:
+            with open(self._open(digest), "rb", buffering=0) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() == digest
+        except (ContentsLost, OSError):
+            return False
+
     def sync_unless_on(self, device: int | None = None) -> None:
         """Flush everything to disk, unless it is on a device that is flushed anyway."""
         opened = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -18,6 +18,7 @@ from curtainwall.model import (
     ChangeSet,
     Entrance,
     Place,
+    PresentFile,
     ProjectView,
     SessionId,
     ViewFailed,
@@ -38,7 +39,7 @@ _FOR_CONTAINERS: Final = "a container does not see an overlay of ours, so its ag
 
 
 class ViewsOfSessions:
-    """One view for each session, kept in the session's directory. Fills `SessionViews` and `ViewContents`; thread-safe.
+    """One view for each session, kept in the session's directory. Fills `SessionViews`, `ViewContents` and `ProjectFiles`; thread-safe.
 
     Start-up time: the mechanisms are loaded with the first view.
     """
@@ -116,6 +117,32 @@ class ViewsOfSessions:
             if settled:
                 view.discard(settled)
             return result
+
+    def present(self, place: Place, paths: Collection[str]) -> dict[str, PresentFile]:
+        """Return what the project has at these paths, with the contents put aside; paths with nothing are left out. Raise `ViewFailed`."""
+        from curtainwall.host.views.states import read_present
+
+        _prepare(self._state(place.session))
+        sealed = self._contents(place.session)
+        with working_in(None):
+            files = {path: read_present(f"{place.workspace.path}/{path}", sealed) for path in paths}
+        return {path: file for path, file in files.items() if file is not None}
+
+    def write(self, place: Place, changes: ChangeSet) -> AppliedChanges:
+        """Apply changes and leave those in the view as they are; this may be repeated. Raise `TryLater`, `ViewFailed`."""
+        from curtainwall.host.views.apply import apply_changes
+
+        project = place.workspace.path
+        if changes.project != project:
+            raise ViewFailed(f"these are changes of `{changes.project}`, and the session works in `{project}`")
+        # Nothing below a mounted view may change; the view takes it for something that the user did.
+        with self._door(place.session).alone(project), working_in(None):
+            return apply_changes(changes, self._contents(place.session))
+
+    def missing(self, session: SessionId, digests: Collection[str]) -> frozenset[str]:
+        """Return which of these contents are missing or damaged."""
+        sealed = self._contents(session)
+        return frozenset(digest for digest in digests if not sealed.is_whole(digest))
 
     def content(self, session: SessionId, digest: str) -> bytes:
         """Return a content by its digest; raise `ViewFailed` if it is missing or damaged."""

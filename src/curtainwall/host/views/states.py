@@ -6,9 +6,10 @@ import stat
 from dataclasses import dataclass
 from typing import Final
 
+from curtainwall.host.files.beneath import LinkInTheWay, open_directory_above
 from curtainwall.host.files.contents import leads_out
 from curtainwall.host.views.sealed import SealedContents
-from curtainwall.model import FileKind, FileState
+from curtainwall.model import FileKind, FileState, PresentFile
 
 _CHUNK: Final = 1024 * 1024
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -67,6 +68,27 @@ def _read(directory: int, name: str, status: os.stat_result, sealed: SealedConte
         return DirectoryEntry(state, status.st_ctime_ns, kept is not None and kept.is_binary, status.st_nlink > 1)
     finally:
         os.close(opened)
+
+
+def read_present(path: str, sealed: SealedContents) -> PresentFile | None:
+    """Return what is at a canonical path, with its contents put aside; None if nothing is, or if a link is in the path by now."""
+    try:
+        with open_directory_above(path) as (parent, name):
+            entry = read_entry(parent, name, sealed)
+            if entry is None:
+                return None
+            names: tuple[str, ...] = ()
+            if entry.state.kind is FileKind.DIRECTORY:
+                opened = os.open(name, LIST, dir_fd=parent)
+                try:
+                    names = tuple(os.listdir(opened))
+                finally:
+                    os.close(opened)
+    except (FileNotFoundError, NotADirectoryError, LinkInTheWay):
+        return None
+    except OSError as fault:
+        return PresentFile(state=FileState(kind=FileKind.OTHER), fault=(fault.strerror or "it cannot be read").lower())
+    return PresentFile(state=entry.state, names=names, is_binary=entry.is_binary, is_hard_linked=entry.is_hard_linked, fault=entry.fault)
 
 
 def digest_of(opened: int) -> tuple[str, int]:

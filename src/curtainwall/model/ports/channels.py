@@ -10,7 +10,7 @@ from curtainwall.model.ids import SessionId, StreamId
 from curtainwall.model.listings import SessionQuery, SessionRow
 from curtainwall.model.people import Route, Who
 from curtainwall.model.ports.agents import Live
-from curtainwall.model.views import Opened, Opening, RuleStatus, SessionView, VerdictReport
+from curtainwall.model.views import Opened, Opening, RuleStatus, SessionView, StepsAsked, VerdictReport
 
 
 class Desk(Protocol):
@@ -62,6 +62,14 @@ class Knowledge(Protocol):
 
     def difference(self, session: SessionId, path: str = "") -> str:
         """Return the differences of what a session last presented, or of one file of it; raise `NotFound`."""
+        ...
+
+
+class ChangeSteps(Protocol):
+    """Takes accepted changes of a session's project back and applies them again, for operators on text channels; secrets are masked."""
+
+    async def move(self, session: SessionId, by: Who, steps: StepsAsked, code: str = "") -> str:
+        """Return what would be written and the code that confirms it; with that code, write it and return how that ended."""
         ...
 
 

@@ -1,9 +1,9 @@
 """Where a session meets its view of a project: the port that every mechanism fills."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from curtainwall.model.changes import AppliedChanges, ChangeSet, ViewChoice
+from curtainwall.model.changes import AppliedChanges, ChangeSet, PresentFile, ViewChoice
 from curtainwall.model.ids import SessionId
 from curtainwall.model.tools import Place
 from curtainwall.model.view_uses import Entrance, ViewUse
@@ -70,4 +70,20 @@ class ViewContents(Protocol):
 
     def content(self, session: SessionId, digest: str) -> bytes:
         """Return a content by its digest; raise `ViewFailed` if it is missing or damaged."""
+        ...
+
+
+class ProjectFiles(Protocol):
+    """What a session's project has, as its user sees it, and what takes accepted changes back there. The methods may take long."""
+
+    def present(self, place: Place, paths: Collection[str]) -> Mapping[str, PresentFile]:
+        """Return what the project has at these paths, with the contents put aside; paths with nothing are left out. Raise `ViewFailed`."""
+        ...
+
+    def write(self, place: Place, changes: ChangeSet) -> AppliedChanges:
+        """Apply changes and leave those in the view as they are; this may be repeated. Raise `TryLater`, `ViewFailed`."""
+        ...
+
+    def missing(self, session: SessionId, digests: Collection[str]) -> frozenset[str]:
+        """Return which of these contents are missing or damaged."""
         ...

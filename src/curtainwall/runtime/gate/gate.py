@@ -219,6 +219,7 @@ class SessionGate:
         self._orphans = OrphanedAsks(registry)
         self._waiting = WaitingCalls(registry)
         self._under_way = CallsUnderWay()
+        self._applying: dict[CallId, asyncio.Event] = {}
 
     async def finish(self, within: float) -> None:
         """Let no call begin, and let running calls end if they do so in time."""
@@ -284,6 +285,10 @@ class SessionGate:
             place = actor.state.place
             pending = _resumed_call(call, open_, place, arguments)
             if is_application(open_):
+                if (running := self._applying.get(call)) is not None:
+                    # It is applied right now, outside of a turn.
+                    await running.wait()
+                    return Answer(call=call, verdict=denial("call-finished", "these changes were being applied already"))
                 return await self._apply_again(actor, pending)
             with self._waiting.on(call):
                 try:
@@ -462,6 +467,17 @@ class SessionGate:
         if actor.state.mode is not pending.place.mode:
             # The mode changed while a human or a hook decided. Use the stricter of what was shown and what holds now.
             pending = replace(pending, place=replace(pending.place, mode=stricter(pending.place.mode, actor.state.mode)))
+        applies = prepared.subject.tool == APPLY_CHANGES
+        if not applies:
+            return await self._run_to_end(actor, pending, prepared, permit)
+        ended = self._applying[pending.call] = asyncio.Event()
+        try:
+            return await self._run_to_end(actor, pending, prepared, permit)
+        finally:
+            del self._applying[pending.call]
+            ended.set()
+
+    async def _run_to_end(self, actor: Actor, pending: _PendingCall, prepared: Prepared, permit: CallPermitted) -> Answer:
         applies = prepared.subject.tool == APPLY_CHANGES
         try:
             running = self._tools.run(prepared, permit, pending.place)

@@ -210,6 +210,8 @@ def test_skills_and_memory_are_each_shown_line_by_line_and_visibly() -> None:
     assert told(desk, "/memory").lines == ("memory of s1",)
     assert told(desk, "/changes").lines == ("changes of s1",)
     assert told(desk, "/diff a.py").lines == ("difference of a.py in s1",)
+    assert told(desk, "/undo 2").lines == ("undo 2 shown",)
+    assert told(desk, "/redo force 0a1b2c3d").lines == ("redo 1 force 0a1b2c3d",)
 
 
 def test_rules_are_disabled_with_a_warning_and_enabled_again() -> None:

@@ -19,6 +19,7 @@ from curtainwall.channels.slash.requests import (
     Interrupt,
     ListSessions,
     Logs,
+    MoveSteps,
     New,
     Quit,
     Rename,
@@ -35,14 +36,14 @@ from curtainwall.channels.slash.requests import (
     ShowSession,
     ShowSkills,
 )
-from curtainwall.model import ApprovalId, BudgetKind, GrantId, GrantScope, Mode, RuleId
+from curtainwall.model import ApprovalId, BudgetKind, GrantId, GrantScope, Mode, RuleId, StepsAsked
 from tests.support.covers import covers
 
 ID = ApprovalId("abc123")
 
 # The words that the design names; a word more or less is a decision.
 DESIGN = """help quit exit logs history clear session sessions new reset resume fork rename rules enable disable mode approve deny pending
-grants revoke budget context compact interrupt skills memory model why close changes diff""".split()
+grants revoke budget context compact interrupt skills memory model why close changes diff undo redo""".split()
 
 
 @covers("slash.every-word")
@@ -122,6 +123,10 @@ def test_there_are_exactly_the_words_of_the_design() -> None:
         ("/changes", ShowChanges()),
         ("/diff", ShowDifference()),
         ("/diff src/a b.py", ShowDifference("src/a b.py")),
+        ("/undo", MoveSteps(StepsAsked())),
+        ("/undo 2 force", MoveSteps(StepsAsked(count=2, force=True))),
+        ("/undo 2 --force 12345678", MoveSteps(StepsAsked(count=2, force=True), "12345678")),
+        ("/redo 0a1b2c3d", MoveSteps(StepsAsked(redo=True), "0a1b2c3d")),
         ("/mode ask", SetMode(Mode.DEFAULT)),
         ("/mode review", SetMode(Mode.REVIEW)),
         ("/model", SetModel()),
