@@ -46,6 +46,7 @@ from curtainwall.model import (
     record,
     session_of,
     session_stream,
+    works_on_view,
 )
 from curtainwall.runtime.gate.held import HeldAnswers
 from curtainwall.runtime.sessions.actor import Actor
@@ -333,16 +334,19 @@ class Turns:
                 await actor.submit(begin)
         except CommandRefused:
             return False
-        result = None if self._reviews is None or not at.resumed else await self._settled(self._reviews, at)
+        reviews = self._reviews_of(actor.state)
+        result = None if reviews is None or not at.resumed else await self._settled(reviews, at)
         while result is None:
             at, result = await self._work_to_end(agent, actor, at)
-            if self._reviews is not None and result.status is TurnStatus.DONE:
+            # Its mode may have changed meanwhile.
+            reviews = reviews or self._reviews_of(actor.state)
+            if reviews is not None and result.status is TurnStatus.DONE:
                 if result.last:
                     await actor.submit(RecordProgress(by=SYSTEM, events=result.last))
-                result = await _or_failed(self._reviews.present(at))
+                result = await _or_failed(reviews.present(at))
                 at = replace(at, resumed=True)
-        if self._reviews is not None:
-            await self._reviews.leave(at.session)
+        if reviews is not None:
+            await reviews.leave(at.session)
         end = EndTurn(
             by=SYSTEM,
             turn=at.turn,
@@ -354,6 +358,11 @@ class Turns:
         )
         await self._end(actor, end)
         return True
+
+    def _reviews_of(self, state: SessionState) -> ChangeReviews | None:
+        """Return who presents a session's changes if it may have a view. Others end their turns without a pause, in one commit."""
+        may_have_view = state.proposal is not None or works_on_view(state.workspace, state.mode)
+        return self._reviews if may_have_view else None
 
     async def _settled(self, reviews: ChangeReviews, at: TurnAt) -> TurnResult | None:
         """Carry out the answer to what was presented, however long the disk takes: it was given, and counts."""

@@ -51,7 +51,7 @@ def test_the_function_of_bash_offers_commands_choices_and_ids(program: Program) 
     session = program.json("start", "--model", "demo", "read /etc/hostname", fails=True)["session"]
     for words, expected in (
         (("curtainwall", "app"), ["approvals", "approve"]),
-        (("cw", "start", "--mode", ""), ["plan", "default", "accept-edits", "bypass"]),
+        (("cw", "start", "--mode", ""), ["plan", "review", "default", "accept-edits", "bypass"]),
         (("cw", "start", "--resume", session[:4]), [session]),
         (("cw", "deny", ""), [program.open_approval()]),
         (("cw", "sessions", "show", "none"), []),

@@ -307,7 +307,7 @@ def test_slash_words_do_what_they_say(program: Program) -> None:
     with program.terminal("start", "--model", "demo", "--workspace", program.workspace, size=(110, 50)) as screen:
         screen.until(READY)
         told(screen, "/help", "/approve [ID] [once|session|project]", "/compact [INSTRUCTIONS | at 70% | off]")
-        told(screen, "/mode", "mode default: ", "there are plan, default, accept-edits, bypass")
+        told(screen, "/mode", "mode default: ", "there are plan, review, default, accept-edits, bypass")
         told(screen, "/mode plan", "mode plan: looks and proposes; changes nothing", "demo · mode plan")
         told(screen, "/mode default", "demo · mode default")
         told(screen, "/model", "model demo")

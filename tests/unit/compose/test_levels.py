@@ -128,7 +128,7 @@ def test_serve_imports_for_its_pages_nothing_of_other_channels_agents_and_provid
     [
         (["--help"], 10),
         (["approvals", "list"], 113),
-        (["sessions", "list"], 85),
+        (["sessions", "list"], 86),
         (["grants", "list"], 76),
         (["audit", "verify"], 92),
         (["cron", "list"], 102),

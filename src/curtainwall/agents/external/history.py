@@ -245,13 +245,13 @@ class ExternalHistory:
         self.transcript, self.instructions = parent.transcript, parent.instructions
         self.is_forked = bool(self.transcript)
 
-    def message(self) -> str:
+    def message(self, *, repeats: bool = False) -> str:
         """Return the next message for the agent: what is not delivered yet, or a note to continue; then the refusals.
 
-        A note repeats a message that the agent may have lost: some name their conversation before they store what they were told.
+        The note can repeat a message that the agent may have lost: some name their conversation before they store what they were told.
         """
         note = _MAY_GO_ON if self.is_out_of_budget else _GO_ON
-        text = "\n\n".join(self.undelivered) or (f"{note} {_ONCE_MORE} {self.unconfirmed}" if self.unconfirmed else note)
+        text = "\n\n".join(self.undelivered) or (f"{note} {_ONCE_MORE} {self.unconfirmed}" if repeats and self.unconfirmed else note)
         refusals, self.asks.refusals = self.asks.refusals, []
         return "\n".join((text, *(f"{refusal}. Do not make this call again." for refusal in refusals)))
 

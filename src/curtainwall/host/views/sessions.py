@@ -136,7 +136,7 @@ class ViewsOfSessions:
         if changes.project != project:
             raise ViewFailed(f"these are changes of `{changes.project}`, and the session works in `{project}`")
         # Nothing below a mounted view may change; the view takes it for something that the user did.
-        with self._door(place.session).alone(project), working_in(None):
+        with self._door(place).alone(project), working_in(None):
             return apply_changes(changes, self._contents(place.session))
 
     def missing(self, session: SessionId, digests: Collection[str]) -> frozenset[str]:

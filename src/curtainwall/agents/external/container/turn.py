@@ -160,7 +160,7 @@ class ContainerTurn:
             await self.around.gate.drop(self.at.session, call, "the turn was interrupted")
 
     async def _work(self) -> TurnResult:
-        message = self.past.message()
+        message = self.past.message(repeats=True)
         conversation, has_past = self.past.conversation, bool(self.past.transcript)
         if conversation and not await self._is_kept(conversation):
             await self._say_lost()
