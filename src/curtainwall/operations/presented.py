@@ -29,8 +29,10 @@ class PresentedChanges:
         return frozenset(change.path for change in self.changes.changes if change.path not in accepted)
 
 
-def presented_changes(state: SessionState, blobs: Blobs, contents: ViewContents, masker: Masker) -> PresentedChanges:
-    """Return what a session last presented; raise `NotFound` if it presented nothing."""
+def presented_changes(
+    state: SessionState, blobs: Blobs, contents: ViewContents, masker: Masker, whole: Collection[str] = ()
+) -> PresentedChanges:
+    """Return what a session last presented, with the long differences of the paths in `whole`; raise `NotFound` if it presented nothing."""
     proposal = state.proposal
     if proposal is None or state.opened is None:
         raise NotFound("this session has presented no changes of its project")
@@ -41,7 +43,7 @@ def presented_changes(state: SessionState, blobs: Blobs, contents: ViewContents,
     later = frozenset(
         path for path, resources in resources_of(changes).items() if any(is_later(each, changes.project) for each in resources)
     )
-    description = ChangeDescription(changes, later, masker, partial(contents.content, state.opened.session))
+    description = ChangeDescription(changes, later, masker, partial(contents.content, state.opened.session), frozenset(whole))
     return PresentedChanges(changes, description.summary, _status(proposal), proposal.only, tuple(description.described()))
 
 

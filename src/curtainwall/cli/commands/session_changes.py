@@ -1,5 +1,6 @@
 """`curtainwall sessions changes` and `diff`: what a session last presented as changes of its project."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,10 +52,10 @@ def diff(
     # Start-up time: listings need none of this.
     from curtainwall.operations.presented import difference_lines
 
-    show("\n".join(difference_lines(_presented(find_home(), session), files or ())))
+    show("\n".join(difference_lines(_presented(find_home(), session, files or ()), files or ())))
 
 
-def _presented(home: Home, session: str) -> "PresentedChanges":
+def _presented(home: Home, session: str, whole: Collection[str] = ()) -> "PresentedChanges":
     # Start-up time: listings need none of this.
     from curtainwall.compose.masker import judging_masker
     from curtainwall.host import ViewsOfSessions
@@ -65,4 +66,4 @@ def _presented(home: Home, session: str) -> "PresentedChanges":
     with open_store(home) as store:
         row = find_session(store.index, session)
         state = fold(lift(entry) for entry in store.log.read(session_stream(row.session)))
-        return presented_changes(state, store.blobs, ViewsOfSessions(home), judging_masker(home))
+        return presented_changes(state, store.blobs, ViewsOfSessions(home), judging_masker(home), whole)
