@@ -201,3 +201,18 @@ def test_what_every_user_of_the_machine_could_change_is_said_to_be_so(home: Path
             ]
 
     run(story())
+
+
+def test_a_name_that_applying_needs_for_itself_is_not_presented(home: Path, project: Path) -> None:
+    def edit(root: Path) -> None:
+        (root / ".curtainwall-x").mkdir()
+        (root / ".curtainwall-x/0").write_text("x\n")
+        (root / "b.txt").write_text("x\n")
+
+    async def story() -> None:
+        async with reviewed(home, project) as here:
+            await here.work(edit)
+            assert listed(here) == ["file: added, +1 -0  b.txt"]
+            assert any(line.startswith("not in it: `.curtainwall-x`, `.curtainwall-x/0`: ") for line in here.card)
+
+    run(story())
