@@ -176,6 +176,33 @@ def test_changes_that_are_far_apart_are_counted_and_shown_in_full_on_request(hom
     run(story())
 
 
+def test_a_file_with_too_many_lines_hides_none_of_another(home: Path, project: Path) -> None:
+    def edit(root: Path) -> None:
+        (root / "a.txt").write_text("\n" * 250_000)
+        (root / "b.txt").write_text("harm\n")
+
+    async def story() -> None:
+        async with reviewed(home, project) as here:
+            await here.work(edit)
+            assert listed(here) == ["file: modified, not compared here, 250,000 instead of 4 bytes  a.txt", "file: added, +1 -0  b.txt"]
+            assert differences(here) == ["1 + harm"]
+
+    run(story())
+
+
+def test_a_byte_that_is_not_utf_8_hides_no_line(home: Path, project: Path) -> None:
+    def edit(root: Path) -> None:
+        (root / "a.txt").write_bytes(b"one\nharm \xff\n")
+
+    async def story() -> None:
+        async with reviewed(home, project) as here:
+            await here.work(edit)
+            assert listed(here) == ["file: modified, +1 -0, not UTF-8, other bytes are spelled out  a.txt"]
+            assert differences(here) == ["1     1   one", r"2 + harm \xff"]
+
+    run(story())
+
+
 def test_a_long_target_of_a_link_is_not_cut_silently(home: Path, project: Path) -> None:
     async def story() -> None:
         async with reviewed(home, project) as here:

@@ -51,6 +51,7 @@ class _Texts:
     after: str = ""
     shows_none: str = ""
     hidden: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_utf_8: bool = True
 
 
 @record
@@ -139,7 +140,7 @@ class ChangeDescription:
             return []
         lines = [*numbered(unified_difference(texts.before, texts.after, "", in_full=True))]
         if lines:
-            remarks.append(counts_of(lines))
+            remarks += [counts_of(lines), "" if texts.is_utf_8 else "not UTF-8, other bytes are spelled out"]
             self._masks |= texts.hidden
         else:
             self.hidden |= texts.hidden
@@ -188,18 +189,24 @@ class ChangeDescription:
         is_whole = change.path in self.whole
         if any(state.size > (_LARGEST_WHOLE if is_whole else _LARGE_FILE) for state in states):
             return _Texts(shows_none=f"large, {sizes}")
-        self._read += 0 if is_whole else sum(state.size for state in states)
-        if self._read > _MOST_READ and not is_whole:
+        # One that is too much must not keep those after it from being compared.
+        size = 0 if is_whole else sum(state.size for state in states)
+        if self._read + size > _MOST_READ:
             return _Texts(shows_none=f"not compared here, {sizes}")
+        self._read += size
         try:
-            before, after = (None if state is None else self.content(state.digest).decode() for state in (change.before, change.after))
-        except UnicodeDecodeError:
-            return _Texts(shows_none=f"not UTF-8 text, {sizes}")
+            contents = [None if state is None else self.content(state.digest) for state in (change.before, change.after)]
         except ViewFailed:
             return _Texts(shows_none=f"not readable any more, {sizes}")
-        self._numbered += 0 if is_whole else sum(text.count("\n") for text in (before or "", after or ""))
-        if self._numbered > _MOST_NUMBERED and not is_whole:
+        # One byte that is not UTF-8 must not hide all other lines.
+        before, after = (None if content is None else content.decode(errors="backslashreplace") for content in contents)
+        is_utf_8 = all(content is None or _is_utf_8(content) for content in contents)
+        if before == after:
+            return _Texts(shows_none=f"not UTF-8 text, {sizes}")
+        count = 0 if is_whole else sum(text.count("\n") for text in (before or "", after or ""))
+        if self._numbered + count > _MOST_NUMBERED:
             return _Texts(shows_none=f"not compared here, {sizes}")
+        self._numbered += count
         hidden: dict[str, str] = {}
         masked: list[str] = []
         for text in (before or "", after or ""):
@@ -208,7 +215,7 @@ class ChangeDescription:
             masked.append(shown)
         if masked[0] == masked[1] and before != after and None not in (before, after):
             return _Texts(shows_none=f"only in what is masked, {sizes}", hidden=hidden)
-        return _Texts(masked[0], masked[1], "empty" if not any(masked) else "", hidden)
+        return _Texts(masked[0], masked[1], "empty" if not any(masked) else "", hidden, is_utf_8)
 
     def _note_hidden(self, lines: Iterable[str]) -> None:
         """Note the outlines of what is masked in lines that people are shown."""
@@ -216,6 +223,14 @@ class ChangeDescription:
             shown = "\n".join(lines)
             self.hidden |= {mask: outline for mask, outline in self._masks.items() if mask in shown}
             self._masks.clear()
+
+
+def _is_utf_8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _file(state: FileState | None) -> FileState | None:
