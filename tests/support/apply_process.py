@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from curtainwall.host.views.apply import STAGING, apply_changes, apply_in_steps
+from curtainwall.host.views.apply import apply_changes, apply_in_steps
+from curtainwall.host.views.differences import STAGING
 from curtainwall.host.views.overlay import OverlayView
 from curtainwall.host.views.sealed import SealedContents
 from curtainwall.model import AppliedChanges, ApplyStatus, ChangeKind, ChangeSet, FileChange, FileKind

@@ -1,6 +1,6 @@
 """The skills and memory in the home directory, and text that describes them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from curtainwall.channels.plain import plain, short
@@ -57,13 +57,14 @@ class HouseKnowledge:
         # Start-up time: as above.
         from curtainwall.operations.presented import difference_lines
 
-        return "\n".join(difference_lines(self._presented(session), (path,) if path else ()))
+        paths = (path,) if path else ()
+        return "\n".join(difference_lines(self._presented(session, paths), paths))
 
-    def _presented(self, session: SessionId) -> "PresentedChanges":
+    def _presented(self, session: SessionId, whole: Collection[str] = ()) -> "PresentedChanges":
         # Start-up time: as above.
         from curtainwall.operations.presented import presented_changes
 
-        return presented_changes(self._sessions.state(session), self._sessions.store.blobs, self._contents, self._masker)
+        return presented_changes(self._sessions.state(session), self._sessions.store.blobs, self._contents, self._masker, whole)
 
 
 def skill_index(home: Home) -> SkillIndex:

@@ -29,8 +29,10 @@ class PresentedChanges:
         return frozenset(change.path for change in self.changes.changes if change.path not in accepted)
 
 
-def presented_changes(state: SessionState, blobs: Blobs, contents: ViewContents, masker: Masker) -> PresentedChanges:
-    """Return what a session last presented; raise `NotFound` if it presented nothing."""
+def presented_changes(
+    state: SessionState, blobs: Blobs, contents: ViewContents, masker: Masker, whole: Collection[str] = ()
+) -> PresentedChanges:
+    """Return what a session last presented, with the long differences of the paths in `whole`; raise `NotFound` if it presented nothing."""
     proposal = state.proposal
     if proposal is None or state.opened is None:
         raise NotFound("this session has presented no changes of its project")
@@ -38,16 +40,18 @@ def presented_changes(state: SessionState, blobs: Blobs, contents: ViewContents,
         changes = load_changes(blobs, proposal.changes, state.workspace.path)
     except BadCall as fault:
         raise NotFound(str(fault)) from fault
-    description = describe(changes, contents, state.opened.session, masker)
+    description = describe(changes, contents, state.opened.session, masker, whole)
     return PresentedChanges(changes, description.summary, _status(proposal), proposal.only, tuple(description.described()))
 
 
-def describe(changes: ChangeSet, contents: ViewContents, session: SessionId, masker: Masker) -> ChangeDescription:
-    """Return what describes a change set of a session."""
+def describe(
+    changes: ChangeSet, contents: ViewContents, session: SessionId, masker: Masker, whole: Collection[str] = ()
+) -> ChangeDescription:
+    """Return what describes a change set of a session, with the long differences of the paths in `whole`."""
     later = frozenset(
         path for path, resources in resources_of(changes).items() if any(is_later(each, changes.project) for each in resources)
     )
-    return ChangeDescription(changes, later, masker, partial(contents.content, session))
+    return ChangeDescription(changes, later, masker, partial(contents.content, session), frozenset(whole))
 
 
 def _status(proposal: ChangeProposal) -> str:

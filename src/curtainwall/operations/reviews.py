@@ -176,7 +176,8 @@ class ViewReviews:
         if last is None or not last.is_over:
             return False
         if last.is_denied:
-            return not last.comment and last.changes == changes.digest
+            # What was discarded was gone from the view, so this is new work, and a person has to see it.
+            return not last.comment and not last.discards and last.changes == changes.digest
         if last.only is None:
             return False
         try:

@@ -1,6 +1,7 @@
 """Describes a change set for people: a summary, each file in words, and the differences between texts, masked and within bounds."""
 
 import re
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +28,9 @@ ReadContent = Callable[[str], bytes]
 _MOST_LINES_OF_FILE: Final = 200
 _MOST_LINES: Final = 600
 _LARGE_FILE: Final = 512 * 1024
+_LARGEST_WHOLE: Final = 32 * 1024 * 1024
 _MOST_READ: Final = 4 * 1024 * 1024
+_MOST_NUMBERED: Final = 200_000
 _LONGEST_TARGET: Final = 300
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _WORDS: Final[Mapping[ChangeKind, str]] = {
@@ -48,6 +51,7 @@ class _Texts:
     after: str = ""
     shows_none: str = ""
     hidden: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_utf_8: bool = True
 
 
 @record
@@ -60,15 +64,20 @@ class DescribedChange:
 
 @dataclass(slots=True)
 class ChangeDescription:
-    """Describes one change set; `hidden` has the outline of each masked value that the differences show."""
+    """Describes one change set; `hidden` has the outline of each masked value that the differences show.
+
+    The differences of the paths in `whole` are shown even if they are long.
+    """
 
     changes: ChangeSet
     later: frozenset[str]
     masker: Masker
     content: ReadContent
+    whole: frozenset[str] = frozenset()
     hidden: dict[str, str] = field(default_factory=dict[str, str])
     _masks: dict[str, str] = field(default_factory=dict[str, str])
     _read: int = 0
+    _numbered: int = 0
 
     def card(self, notes: tuple[str, ...]) -> ChangeCard:
         """Return what people are shown, with the files that run later first."""
@@ -109,28 +118,44 @@ class ChangeDescription:
         lines: list[str] = []
         match change.kind:
             case ChangeKind.ADDED | ChangeKind.DELETED | ChangeKind.MODIFIED:
-                texts = self._texts(change)
-                lines = [*numbered(unified_difference(texts.before, texts.after, ""))] if not texts.shows_none else []
-                remarks += [counts_of(lines)] if lines else [texts.shows_none] if texts.shows_none else []
-                if lines:
-                    self._masks |= texts.hidden
-                else:
-                    self.hidden |= texts.hidden
+                lines = self._compare(change, remarks)
             case ChangeKind.RENAMED:
                 remarks.append("unchanged")
             case ChangeKind.REPLACED:
                 remarks.append(f"{self._kind(change.before)} became {self._kind(change.after)}")
+                if FileKind.FILE in {state.kind for state in (change.before, change.after) if state is not None}:
+                    # What the file held, or holds now, counts as much as that of any other file.
+                    lines = self._compare(change.model_copy(update={"before": _file(change.before), "after": _file(change.after)}), remarks)
             case ChangeKind.MODE:
                 pass
         remarks += self._remarks(change)
         return ", ".join(filter(None, remarks)), lines
 
+    def _compare(self, change: FileChange, remarks: list[str]) -> list[str]:
+        """Return the lines of a difference, and add what is to be said about it."""
+        texts = self._texts(change)
+        if texts.shows_none:
+            remarks.append(texts.shows_none)
+            self.hidden |= texts.hidden
+            return []
+        lines = [*numbered(unified_difference(texts.before, texts.after, "", in_full=True))]
+        if lines:
+            remarks += [counts_of(lines), "" if texts.is_utf_8 else "not UTF-8, other bytes are spelled out"]
+            self._masks |= texts.hidden
+        else:
+            self.hidden |= texts.hidden
+        return lines
+
     def _remarks(self, change: FileChange) -> Iterator[str]:
         before, after = change.before, change.after
-        if before is not None and after is not None and before.kind is after.kind and before.mode != after.mode:
-            yield f"mode {before.mode:o} is {after.mode:o} now"
-        elif after is not None and before is None and after.kind is FileKind.FILE and after.mode & 0o111:
-            yield "executable"
+        if before is not None and after is not None and before.kind is after.kind:
+            if before.mode != after.mode:
+                yield f"mode {before.mode:o} is {after.mode:o} now"
+        elif after is not None:
+            if after.kind is FileKind.FILE and after.mode & 0o111:
+                yield "executable"
+            if after.mode & stat.S_IWOTH:
+                yield f"writable by every user (mode {after.mode:o})"
         if change.leads_out:
             yield "the link leads out of the project"
         if change.is_hard_linked:
@@ -146,7 +171,9 @@ class ChangeDescription:
             target = self.content(state.digest).decode(errors="backslashreplace")
         except ViewFailed:
             return "a place that is not known any more"
-        return f'"{self.masker.mask_text(target)[:_LONGEST_TARGET]}"'
+        shown = self.masker.mask_text(target)
+        cut = len(shown) - _LONGEST_TARGET
+        return f'"{shown}"' if cut <= 0 else f'"{shown[:_LONGEST_TARGET]}…[{cut} more characters]…"'
 
     def _texts(self, change: FileChange) -> _Texts:
         """Return the texts to compare, or why they are not compared."""
@@ -159,17 +186,27 @@ class ChangeDescription:
         sizes = f"{' instead of '.join(f'{state.size:,}' for state in reversed(states))} bytes"
         if change.is_binary:
             return _Texts(shows_none=f"binary, {sizes}")
-        if any(state.size > _LARGE_FILE for state in states):
+        is_whole = change.path in self.whole
+        if any(state.size > (_LARGEST_WHOLE if is_whole else _LARGE_FILE) for state in states):
             return _Texts(shows_none=f"large, {sizes}")
-        self._read += sum(state.size for state in states)
-        if self._read > _MOST_READ:
+        # One that is too much must not keep those after it from being compared.
+        size = 0 if is_whole else sum(state.size for state in states)
+        if self._read + size > _MOST_READ:
             return _Texts(shows_none=f"not compared here, {sizes}")
+        self._read += size
         try:
-            before, after = (None if state is None else self.content(state.digest).decode() for state in (change.before, change.after))
-        except UnicodeDecodeError:
-            return _Texts(shows_none=f"not UTF-8 text, {sizes}")
+            contents = [None if state is None else self.content(state.digest) for state in (change.before, change.after)]
         except ViewFailed:
             return _Texts(shows_none=f"not readable any more, {sizes}")
+        # One byte that is not UTF-8 must not hide all other lines.
+        before, after = (None if content is None else content.decode(errors="backslashreplace") for content in contents)
+        is_utf_8 = all(content is None or _is_utf_8(content) for content in contents)
+        if before == after:
+            return _Texts(shows_none=f"not UTF-8 text, {sizes}")
+        count = 0 if is_whole else sum(text.count("\n") for text in (before or "", after or ""))
+        if self._numbered + count > _MOST_NUMBERED:
+            return _Texts(shows_none=f"not compared here, {sizes}")
+        self._numbered += count
         hidden: dict[str, str] = {}
         masked: list[str] = []
         for text in (before or "", after or ""):
@@ -178,7 +215,7 @@ class ChangeDescription:
             masked.append(shown)
         if masked[0] == masked[1] and before != after and None not in (before, after):
             return _Texts(shows_none=f"only in what is masked, {sizes}", hidden=hidden)
-        return _Texts(masked[0], masked[1], "empty" if not any(masked) else "", hidden)
+        return _Texts(masked[0], masked[1], "empty" if not any(masked) else "", hidden, is_utf_8)
 
     def _note_hidden(self, lines: Iterable[str]) -> None:
         """Note the outlines of what is masked in lines that people are shown."""
@@ -186,6 +223,18 @@ class ChangeDescription:
             shown = "\n".join(lines)
             self.hidden |= {mask: outline for mask, outline in self._masks.items() if mask in shown}
             self._masks.clear()
+
+
+def _is_utf_8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _file(state: FileState | None) -> FileState | None:
+    return state if state is not None and state.kind is FileKind.FILE else None
 
 
 def _is_directory(change: FileChange) -> bool:

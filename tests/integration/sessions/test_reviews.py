@@ -189,6 +189,19 @@ def test_what_is_discarded_is_gone_from_the_view_too(home: Path, project: Path) 
     run(story())
 
 
+def test_what_was_discarded_and_is_made_anew_is_presented_again(home: Path, project: Path) -> None:
+    async def story() -> None:
+        async with reviewed(home, project) as here:
+            await here.work(three_changes)
+            await here.answer(granted=False, discard=True)
+            await here.work(three_changes, text="do it after all")
+            assert here.asks == 2
+            await here.answer()
+            assert tree_of(project)["a.txt"][2] == b"one\n2\nthree\n"
+
+    run(story())
+
+
 def test_a_turn_that_changed_nothing_or_only_ignored_files_asks_nothing(home: Path, project: Path) -> None:
     subprocess.run(("git", "init", "--quiet", str(project)), check=True)
     (project / ".gitignore").write_text("*.log\n")

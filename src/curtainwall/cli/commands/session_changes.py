@@ -1,5 +1,6 @@
 """`curtainwall sessions changes`, `diff`, `undo` and `redo`: what sessions changed in their projects, and taking it back."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,7 +58,7 @@ def diff(
     # Start-up time: listings need none of this.
     from curtainwall.operations.presented import difference_lines
 
-    show("\n".join(difference_lines(_presented(find_home(), session)[0], files or ())))
+    show("\n".join(difference_lines(_presented(find_home(), session, files or ())[0], files or ())))
 
 
 StepsOption = Annotated[int, typer.Option("--steps", min=1, metavar="N", help="how many, the last one first")]
@@ -154,7 +155,7 @@ def _steps_json(steps: "StepHistory") -> list[dict[str, object]]:
     ]
 
 
-def _presented(home: Home, session: str) -> "tuple[PresentedChanges, StepHistory]":
+def _presented(home: Home, session: str, whole: Collection[str] = ()) -> "tuple[PresentedChanges, StepHistory]":
     # Start-up time: listings need none of this.
     from curtainwall.compose.masker import judging_masker
     from curtainwall.host import ViewsOfSessions
@@ -166,5 +167,5 @@ def _presented(home: Home, session: str) -> "tuple[PresentedChanges, StepHistory
     with open_store(home) as store:
         row = find_session(store.index, session)
         events = [lift(entry) for entry in store.log.read(session_stream(row.session))]
-        presented = presented_changes(fold(events), store.blobs, ViewsOfSessions(home), judging_masker(home))
+        presented = presented_changes(fold(events), store.blobs, ViewsOfSessions(home), judging_masker(home), whole)
         return presented, change_steps(events, load_outcome(store.blobs))

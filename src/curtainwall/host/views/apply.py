@@ -25,7 +25,7 @@ from curtainwall.host.files.beneath import (
     rename_if_free,
     sync_file_system,
 )
-from curtainwall.host.views.differences import database_part, is_git
+from curtainwall.host.views.differences import RESERVED, STAGING, database_part, is_git
 from curtainwall.host.views.sealed import ContentsLost, SealedContents
 from curtainwall.host.views.states import LIST, digest_of, kind_of, mode_of, read_entry
 from curtainwall.model import (
@@ -41,9 +41,6 @@ from curtainwall.model import (
     ViewFailed,
     path_order,
 )
-
-STAGING: Final = ".curtainwall-"
-"""How the name of a staging directory begins."""
 
 _CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -548,7 +545,7 @@ def _refusal(change: FileChange) -> str:
         if any(name in {"", ".", ".."} or len(os.fsencode(name)) > _LONGEST_NAME for name in names) or "\0" in path:
             return "its path is not one of the project's"
         if names[0].startswith(STAGING):
-            return "its name is one that is used while changes are applied"
+            return RESERVED
     for state in (change.before, change.after):
         if state is not None and state.kind is FileKind.OTHER:
             return "it is a device, a socket or a named pipe"

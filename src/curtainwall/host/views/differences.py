@@ -14,6 +14,9 @@ from curtainwall.model import SYNCED_TOGETHER, ChangeKind, ChangeSet, FileChange
 MOST_CHANGES: Final = 20_000
 """How many paths one change set may have; nobody could review more."""
 MOST_BYTES: Final = 2 * 1024 * 1024 * 1024
+STAGING: Final = ".curtainwall-"
+"""How the name of the directory begins in which new contents wait while changes are applied."""
+RESERVED: Final = "its name is one that is used while changes are applied"
 _AS_OWNER: Final = stat.S_ISUID | stat.S_ISGID
 
 Spot = tuple[int, str]
@@ -108,6 +111,8 @@ def _kind(before: FileState | None, after: FileState | None) -> ChangeKind:
 def _refusal(path: str, now: DirectoryEntry | None, then: DirectoryEntry | None) -> str:
     if not _is_text(path):
         return "its name is not UTF-8"
+    if path.startswith(STAGING):
+        return RESERVED
     for entry, where in ((then, "the view"), (now, "the project")):
         if entry is not None and entry.state.kind is FileKind.OTHER:
             return f"it is a device, a socket or a named pipe in {where}"

@@ -8,17 +8,22 @@ MOST_COMPARED: Final = 2_000
 _CONTEXT: Final = 3
 
 
-def unified_difference(before: str, after: str, name: str) -> str:
-    """Return the unified difference of two texts, or a sentence if the changes are too far apart to compare."""
+def unified_difference(before: str, after: str, name: str, *, in_full: bool = False) -> str:
+    """Return the unified difference of two texts, or a sentence if the changes are too far apart to compare.
+
+    With `in_full` there is no such sentence: everything between the first change and the last is gone and new.
+    """
     old, new = split_lines(before), split_lines(after)
     same_start = _alike(old, new)
     same_end = _alike(old[same_start:][::-1], new[same_start:][::-1])
     start, end = max(0, same_start - _CONTEXT), max(0, same_end - _CONTEXT)
     head = f"--- a{name}\n+++ b{name}\n"
-    if max(len(old), len(new)) - start - end > MOST_COMPARED:
+    is_too_much = max(len(old), len(new)) - start - end > MOST_COMPARED
+    if is_too_much and not in_full:
         gone, come = (len(lines) - same_start - same_end for lines in (old, new))
         return f"{head}(from line {same_start + 1} on, {come} lines stand where {gone} stood; too many to be shown here)\n"
-    hunks = _hunks(old[start : len(old) - end], new[start : len(new) - end], start)
+    pieces = old[start : len(old) - end], new[start : len(new) - end]
+    hunks = _one_hunk(*pieces, start, (same_start - start, same_end - end)) if is_too_much else _hunks(*pieces, start)
     return head + "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in hunks)
 
 
@@ -44,6 +49,16 @@ def _hunks(old: Sequence[str], new: Sequence[str], above: int) -> Iterator[str]:
             else:
                 yield from (f"-{line}" for line in old[old_from:old_to])
                 yield from (f"+{line}" for line in new[new_from:new_to])
+
+
+def _one_hunk(old: Sequence[str], new: Sequence[str], above: int, same: tuple[int, int]) -> Iterator[str]:
+    """Yield one hunk with some lines of context that are the same at the start and at the end."""
+    first, last = same
+    yield f"@@ -{_range(above, above + len(old))} +{_range(above, above + len(new))} @@\n"
+    yield from (f" {line}" for line in old[:first])
+    yield from (f"-{line}" for line in old[first : len(old) - last])
+    yield from (f"+{line}" for line in new[first : len(new) - last])
+    yield from (f" {line}" for line in old[len(old) - last :])
 
 
 def _range(start: int, end: int) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.host.views.apply import STAGING, apply_changes, apply_in_steps
+from curtainwall.host.views.apply import apply_changes, apply_in_steps
+from curtainwall.host.views.differences import STAGING
 from curtainwall.host.views.sealed import SealedContents
 from curtainwall.host.views.states import LIST, read_entry
 from curtainwall.model import (
