@@ -92,6 +92,32 @@ def test_what_was_touched_and_not_changed_is_no_change(view: View) -> None:
     assert view.changes().changes == ()
 
 
+@covers("views.changes-that-are-none")
+def test_what_the_user_saves_after_the_agent_only_touched_it_is_seen_and_no_conflict(view: View, project: Path) -> None:
+    run_inside(view.enter(), "touch a.txt; printf 'cc\\n' > d/c; chmod 600 d/b; chmod 644 d/b; echo mine >> e/1; cp e/2 e/3; mv e/3 e/2")
+    view.leave()
+    (project / "a.txt").write_text("of the user\n")
+    (project / "d/c").write_text("of the user, too\n")
+    assert run_inside(view.enter(), "cat a.txt d/c e/1; echo more >> a.txt") == "of the user\nof the user, too\none\nmine\n"
+    view.leave()
+    changes = view.changes()
+    assert kinds(changes) == {"a.txt": ChangeKind.MODIFIED, "e/1": ChangeKind.MODIFIED}
+    assert all(change.is_applicable for change in changes.changes)
+
+
+@covers("views.changes-that-are-none")
+def test_what_the_user_and_the_agent_changed_alike_is_seen_as_the_user_goes_on_with_it(view: View, project: Path) -> None:
+    run_inside(view.enter(), "echo both > a.txt")
+    view.leave()
+    (project / "a.txt").write_text("both\n")
+    view.enter()
+    view.leave()
+    (project / "a.txt").write_text("the user alone\n")
+    assert run_inside(view.enter(), "cat a.txt") == "the user alone\n"
+    view.leave()
+    assert kinds(view.changes()) == {}
+
+
 @covers("views.discarded-changes-are-gone")
 def test_discarded_changes_are_gone_and_the_others_stay(view: View, project: Path) -> None:
     run_inside(view.enter(), "echo x >> a.txt; rm -r e; mkdir e; echo 3 > e/3; rm -r d; mkdir -p n/m; echo y > n/m/f; chmod 755 gone")

@@ -15,7 +15,7 @@ from curtainwall.host.views.differences import Differences, Spot, is_git
 from curtainwall.host.views.holder import Holder, Layers
 from curtainwall.host.views.overlay import delete_tree, failing, project_owner
 from curtainwall.host.views.sealed import SealedContents, copy_bytes
-from curtainwall.host.views.states import LIST, kind_of, mode_of, read_entry
+from curtainwall.host.views.states import LIST, is_in_state, kind_of, mode_of, read_alike, read_entry
 from curtainwall.host.views.upper import MAX_DEPTH
 from curtainwall.model import ChangeSet, Entrance, FileKind, FileState, ViewChoice, ViewFailed, ViewMechanism, is_beneath
 
@@ -132,16 +132,35 @@ class CopyView:
 
     def _keep_bases(self) -> None:
         """Put aside what the project has where the agent has changed something, before the user changes it too."""
+        same: set[str] = set()
+        recognized: dict[str, _Copied] = {}
         with self._opened() as (copy, _):
-            same = {
-                path for path, _, status in _walk(copy, lambda _: False, [])
-                if path in self._copied and self._copied[path].copy == _identity(status)
-            }  # fmt: skip
+            for path, spot, status in _walk(copy, lambda _: False, []):
+                copied = self._copied.get(path)
+                if copied is not None and copied.copy == _identity(status):
+                    same.add(path)
+                elif copied is not None and (as_it_is := self._recognize(path, copied, spot, status)) is not None:
+                    recognized[path] = as_it_is
+        if recognized:
+            # What the user changes there from now on reaches the copy.
+            self._copied.update(recognized)
+            self._save()
+            same |= recognized.keys()
         for path in self._copied.keys() - same:
             with self._below(path) as below:
                 status = None if below is None else _status(*below)
                 if below is not None and status is not None and self._copied[path].project == _identity(status):
                     read_entry(*below, self.sealed)
+
+    def _recognize(self, path: str, copied: _Copied, spot: Spot, status: os.stat_result) -> _Copied | None:
+        """Return what is known of a file that is what was copied, or what the project has now: it was only touched, or changed back."""
+        if is_in_state(spot, copied.state):
+            return replace(copied, copy=_identity(status))
+        with self._below(path) as below:
+            present = None if below is None else _status(*below)
+            if below is None or present is None or (state := read_alike(below, spot)) is None:
+                return None
+            return _Copied(state, _identity(present), _identity(status))
 
     def _refresh(self) -> None:
         with self._opened() as (copy, project):

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from curtainwall.host.files.beneath import FileOwner, open_beneath
-from curtainwall.host.views.bases import UNKNOWN_BASE, Bases
+from curtainwall.host.views.bases import UNKNOWN_BASE, Bases, BaseState
 from curtainwall.host.views.differences import Differences, Spot
 from curtainwall.host.views.holder import Holder, Layers
 from curtainwall.host.views.sealed import SealedContents
-from curtainwall.host.views.states import LIST, read_entry
+from curtainwall.host.views.states import LIST, is_in_state, read_alike, read_entry
 from curtainwall.host.views.upper import Upper, prune, was_copied_up
 from curtainwall.model import ChangeSet, Entrance, ViewChoice, ViewFailed, ViewMechanism
 
@@ -122,9 +122,16 @@ class OverlayView:
         return work
 
     def _note_bases(self) -> None:
+        """Note what each change started from, and forget files that are as they were: the view would hide what the user changes there."""
         bases, before = self._bases, len(self._bases.known)
+        unchanged: list[str] = []
 
         def note(path: str, below: Spot | None, above: Spot | None) -> None:
+            note_base(path, below, above)
+            if above is not None and _is_unchanged(bases.known.get(path), below, above):
+                unchanged.append(path)
+
+        def note_base(path: str, below: Spot | None, above: Spot | None) -> None:
             if bases.find(path) is not None:
                 return
             now = None if below is None else read_entry(*below, self.sealed)
@@ -137,6 +144,8 @@ class OverlayView:
 
         with self._opened() as (upper, lower):
             Upper(note, into_new=False).read(upper, lower)
+            prune(upper, lower, unchanged)
+        bases.drop(unchanged)
         bases.since = None
         bases.save(durably=len(bases.known) != before)
 
@@ -159,6 +168,13 @@ def _may_be_gone(below: Spot | None, above: Spot | None, since: int | None) -> b
     if below is None or above is None or since is None or os.fstat(below[0]).st_ctime_ns < since:
         return False
     return was_copied_up(*above)
+
+
+def _is_unchanged(base: BaseState | None, below: Spot | None, above: Spot) -> bool:
+    """Tell whether a file of the view is what it was made from, or what the project has now: it was only touched, or changed back."""
+    if base is not None and base.is_known and is_in_state(above, base.state):
+        return True
+    return below is not None and read_alike(below, above) is not None
 
 
 @contextmanager

@@ -91,6 +91,32 @@ def read_present(path: str, sealed: SealedContents) -> PresentFile | None:
     return PresentFile(state=entry.state, names=names, is_binary=entry.is_binary, is_hard_linked=entry.is_hard_linked, fault=entry.fault)
 
 
+def is_in_state(spot: tuple[int, str], state: FileState | None) -> bool:
+    """Tell whether a directory has a regular file of one name in exactly this state under a name; its bytes are read only if it may be."""
+    status = _status_of_file(spot)
+    if status is None or state is None or state.kind is not FileKind.FILE or (state.size, state.mode) != (status.st_size, mode_of(status)):
+        return False
+    entry = read_entry(*spot)
+    return entry is not None and entry.state == state
+
+
+def read_alike(one: tuple[int, str], other: tuple[int, str]) -> FileState | None:
+    """Return the state of two regular files, each of one name, if it is the same."""
+    first, second = _status_of_file(one), _status_of_file(other)
+    if first is None or second is None or (first.st_size, mode_of(first)) != (second.st_size, mode_of(second)):
+        return None
+    entry = read_entry(*one)
+    return entry.state if entry is not None and not entry.fault and is_in_state(other, entry.state) else None
+
+
+def _status_of_file(spot: tuple[int, str]) -> os.stat_result | None:
+    try:
+        status = os.stat(spot[1], dir_fd=spot[0], follow_symlinks=False)
+    except OSError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 else None
+
+
 def digest_of(opened: int) -> tuple[str, int]:
     """Return the digest and the size of what an open file holds."""
     digest, size = hashlib.sha256(), 0
