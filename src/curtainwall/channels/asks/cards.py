@@ -161,11 +161,11 @@ def _head(ask: PendingAsk) -> Iterator[CardLine]:
 
 
 def _kind(line: str) -> Kind:
-    if line.startswith("step "):
+    if line.startswith(("step ", "difference of ")):
         return "title"
-    if line.startswith("  ") and line[_MARK_AT : _MARK_AT + 1] in _MARKED:
+    if line.startswith("  "):
         # A line of a difference on the card of a change set; its colour says no more than its mark.
-        return _MARKED[line[_MARK_AT]]
+        return _MARKED.get(line[_MARK_AT : _MARK_AT + 1], "argument")
     return "rule" if line.startswith(("wants ", "because ", "label ")) else "argument" if line.startswith("with ") else "head"
 
 

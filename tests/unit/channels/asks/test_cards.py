@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from curtainwall.channels.asks.cards import ask_in_a_line, call_in_words, card_lines, says_more, whole_card
-from curtainwall.model import ApprovalId, CallId, PendingAsk, RuleId, Subject, ToolEffect
+from curtainwall.channels.web.render.ask_view import ask_view
+from curtainwall.model import ApprovalId, CallId, ChangeCard, PendingAsk, RuleId, ShownFile, Subject, ToolEffect
 from tests.support.covers import covers
 from tests.support.given import NOW, fetch, subject, write
 from tests.support.stores import NOON
@@ -190,3 +191,37 @@ def test_arguments_say_more_where_neither_the_resources_nor_a_text_show_them() -
 def test_a_call_is_told_in_one_line() -> None:
     assert call_in_words(write("/srv/a\nb", "x")) == "filesystem.write_file /srv/a b"
     assert ask_in_a_line(ask(write("/a"))).startswith("abc123 filesystem.write_file wants write-path /a")
+
+
+SHOWN_CHANGES = """tool: session.apply_changes
+changes: 2 files (1 added, 1 modified) in /srv/own
+because it asks
+file: modified, +1 -1  a.py
+file: added, +1 -0  difference of b
+answer: accepts all of it
+difference of a.py:
+      1     1   def add(a, b):
+      2       -     return a - b
+            2 +     return a + b
+…[3 more lines of a.py are not shown]… `curtainwall sessions diff ID PATH` shows them
+difference of "difference of b":
+            1 + difference of c:"""
+
+
+@covers("web.change-sets-are-shown-as-differences")
+def test_the_differences_of_a_change_set_are_parts_of_their_own_with_every_line() -> None:
+    changes = ChangeCard(summary="2 files", files=(ShownFile(path="a.py", words="modified"),))
+    asked = ask(subject("session.apply_changes", ToolEffect.MODIFY).model_copy(update={"changes": changes}), SHOWN_CHANGES)
+    view = ask_view(asked)
+    assert view.terms == (
+        "changes: 2 files (1 added, 1 modified) in /srv/own",
+        "file: modified, +1 -1  a.py",
+        "file: added, +1 -0  difference of b",
+        "answer: accepts all of it",
+    )
+    first, second = view.parts
+    assert (first.title, second.title) == ("difference of a.py", 'difference of "difference of b"')
+    assert [line.kind for line in first.lines] == ["argument", "removed", "added", "head"]
+    assert [line.kind for line in second.lines] == ["added"], "an added line is no title, whatever it says"
+    assert first.is_change
+    assert second.is_change
